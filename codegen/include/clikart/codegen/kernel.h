@@ -1,0 +1,91 @@
+// The contract between a compiled kernel and whoever runs it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "clikart/codegen/schedule.h"
+#include "clikart/codegen/target.h"
+#include "clikart/ir/kernel_spec.h"
+
+namespace clikart::codegen {
+
+// One part's quantized weight, as its checkpoint stores it (spec/api.md, QLinearWoQ and QLinear).
+// Weight rows of a kernel are numbered over all segments in order.
+struct QuantSegment {
+  int64_t rows = 0;
+  const std::byte* codes = nullptr;        // [rows, bytes of a row]
+  const std::byte* scales = nullptr;       // [rows, groups], ScaleType of the scheme
+  const std::byte* zero_points = nullptr;  // uint8 [rows, groups], null when symmetric
+  const int32_t* g_idx = nullptr;          // [k], null unless act-ordered
+  float global_scale = 1.0f;               // nvfp4
+};
+
+// QLinear: per tensor and per channel quantization of inputs and outputs.
+struct IntegerQuant {
+  const float* weight_scale = nullptr;  // [n]
+  float input_scale = 1.0f;
+  int32_t input_zero_point = 0;
+  float output_scale = 1.0f;            // with spec.requantize
+  int32_t output_zero_point = 0;
+};
+
+// A rectangle of outputs: `rows` rows by `panels` panels from `first_panel` on.
+// Nothing outside the described inputs is read, nothing outside the rectangle is written.
+struct TileArgs {
+  // Rows. Dense: row i at x + i * x_stride. Indirect: tap t of row i at
+  // x + offsets[i * taps + t], or zeros where that offset is kZeroTap.
+  const std::byte* x = nullptr;
+  int64_t x_stride = 0;  // bytes
+  const int64_t* offsets = nullptr;
+  int64_t rows = 0;
+
+  // Weights. Float: the packed panels, ir::PanelLayout; `weights` is panel first_panel's address.
+  // Quantized: all segments, whatever the tile.
+  const std::byte* weights = nullptr;
+  std::span<const QuantSegment> segments;
+  const IntegerQuant* integer = nullptr;
+
+  int64_t first_panel = 0;
+  int64_t panels = 0;
+  const float* bias = nullptr;  // of output column 0, padded to whole panels; null without bias
+
+  std::byte* y = nullptr;  // of row 0, output column 0
+  int64_t y_stride = 0;    // bytes between rows
+
+  std::byte* scratch = nullptr;  // ScratchBytes(spec, schedule, rows, panels), 64-byte aligned
+};
+
+inline constexpr int64_t kZeroTap = INT64_MIN;
+
+struct KernelImage;
+using TileFunction = void (*)(const KernelImage& kernel, const TileArgs& args);
+
+// Entry points of emitted code, by role; an emitter fills the ones that its driver calls.
+inline constexpr int kMaxEntries = 32;
+
+// What an emitter answers: position-independent bytes, where they are entered, and the compiled
+// driver that walks a tile and calls the entries. The portable emitter has a driver and no bytes.
+struct EmittedKernel {
+  ir::KernelSpec spec;
+  Schedule schedule;
+  std::string emitter;             // "xbyak", "llvm", "portable"
+  IsaLevel isa = IsaLevel::kBaseline;
+  std::vector<uint8_t> code;
+  std::array<int32_t, kMaxEntries> entry_offsets;  // -1: none
+  TileFunction run = nullptr;
+};
+
+// An emitted kernel whose code lies in executable memory: what a plan holds and calls.
+struct KernelImage {
+  ir::KernelSpec spec;
+  Schedule schedule;
+  std::array<const void*, kMaxEntries> entries{};
+  TileFunction run = nullptr;
+};
+
+}  // namespace clikart::codegen

@@ -1,0 +1,25 @@
+// How a kernel walks its tile: sizes only. A schedule never changes a bit of the result.
+#pragma once
+
+#include <cstdint>
+
+#include "clikart/codegen/target.h"
+#include "clikart/ir/kernel_spec.h"
+
+namespace clikart::codegen {
+
+struct Schedule {
+  int64_t few_rows = 0;    // up to this many rows weights are decoded in registers
+  int64_t row_block = 1;   // rows of a register tile
+  int64_t depth_block = 0; // k steps between two stores of the accumulators
+  int64_t tile_rows = 0;   // most rows a tile should have
+  int64_t tile_panels = 0; // most panels a tile should have
+  friend bool operator==(const Schedule&, const Schedule&) = default;
+};
+
+Schedule MakeSchedule(const ir::KernelSpec& spec, const Target& target);
+
+// Scratch that a tile of that size needs; grows with rows and panels, so the largest tile's serves all.
+int64_t ScratchBytes(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t panels);
+
+}  // namespace clikart::codegen

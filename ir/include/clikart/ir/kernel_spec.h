@@ -1,0 +1,69 @@
+// What one kernel computes: a value whose text form is the cache signature.
+//
+//   y[m, :] = epilogue(contract(x[m, :], w) + bias)
+//
+// over K = taps * k inputs, in the order that spec/numerics.md fixes. The number of rows m is not
+// part of it: one kernel serves every batch size.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "clikart/ir/activation.h"
+#include "clikart/ir/dtype.h"
+#include "clikart/ir/quant_scheme.h"
+
+namespace clikart::ir {
+
+// How rows of x are reached.
+enum class Access : uint8_t {
+  kDense,     // row i at x + i * stride
+  kIndirect,  // taps rows of k inputs each, through a table of offsets (convolutions)
+};
+
+enum class Contraction : uint8_t {
+  kFloat,       // float weights, f32 accumulation (rule 1)
+  kWeightOnly,  // quantized weights, float inputs (rule 3)
+  kRowInt8,     // quantized weights, inputs quantized row by row (rule 6, compute="int8")
+  kInteger,     // int8/uint8 inputs and int8 weights (rule 6, QLinear)
+};
+
+enum class BiasKind : uint8_t { kNone, kFloat32 };
+enum class MathMode : uint8_t { kNative, kExact };
+
+struct KernelSpec {
+  Contraction contraction = Contraction::kFloat;
+  Access access = Access::kDense;
+  int64_t n = 0;     // weight rows over all parts (for a gated epilogue twice the outputs)
+  int64_t k = 0;     // inputs of one tap
+  int64_t taps = 1;  // kernel positions; 1 when dense
+  DType x = DType::kFloat32;
+  DType w = DType::kFloat32;  // as packed; codes: int8 or uint8
+  DType y = DType::kFloat32;
+  BiasKind bias = BiasKind::kNone;
+  Activation activation = Activation::kNone;
+  MathMode math = MathMode::kNative;
+  std::optional<QuantScheme> scheme;  // kWeightOnly and kRowInt8
+  bool act_order = false;             // weight_g_idx is given
+  bool requantize = false;            // kInteger with an output scale
+
+  int64_t depth() const { return taps * k; }
+  bool gated() const { return IsGated(activation); }
+  int64_t outputs() const { return gated() ? n / 2 : n; }
+
+  // Every field is in the text, so equal text means equal specs: Parse(ToString()) == *this. The
+  // activation is printed with its program's fingerprint, so a changed formula is another kernel.
+  std::string ToString() const;
+  static absl::StatusOr<KernelSpec> Parse(std::string_view text);
+  // The spec is one that some emitter can serve (dtypes fit the contraction, sizes are not
+  // negative, gated means even n and no bias, ...). An error names the field.
+  absl::Status Verify() const;
+  uint64_t Hash() const;  // stable over processes
+
+  friend bool operator==(const KernelSpec&, const KernelSpec&) = default;
+};
+
+}  // namespace clikart::ir

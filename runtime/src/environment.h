@@ -1,0 +1,37 @@
+// The CLIKART_ settings, parsed once. docs/environment.md lists them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "clikart/codegen/target.h"
+#include "clikart/ir/kernel_spec.h"
+
+namespace clikart {
+
+struct Environment {
+  enum class Cache : uint8_t { kOff, kMemory, kDisk } cache = Cache::kDisk;
+  std::string cache_dir;          // CACHE_DIR
+  int64_t cache_bytes = 64 << 20; // CACHE_SIZE, accepts K, M, G
+  codegen::IsaLevel max_isa;      // MAX_ISA
+  std::string emitter = "auto";   // EMITTER
+  std::optional<int> num_threads; // NUM_THREADS
+  int verbose = 0;                // VERBOSE
+  ir::MathMode math = ir::MathMode::kNative;  // MATH
+  bool strict = false;            // STRICT
+  bool perf_map = false;          // PERF_MAP
+
+  // Of this process, read on first use; the error of a bad value is returned on every call.
+  static const absl::StatusOr<Environment>& Get();
+  static absl::StatusOr<Environment> Parse(const char* (*getenv)(const char*));
+};
+
+// The process's target under MAX_ISA.
+const codegen::Target& HostTarget();
+
+// One whole line to stderr when VERBOSE is at least `level`: "clikart: ...".
+void Log(int level, std::string_view message);
+
+}  // namespace clikart

@@ -1,0 +1,25 @@
+// Executable memory that is never writable and executable at once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "absl/status/statusor.h"
+
+namespace clikart {
+
+// A piece of an arena; the bytes stay executable as long as it lives.
+class ExecutableBlock {
+ public:
+  virtual ~ExecutableBlock() = default;
+  virtual const uint8_t* data() const = 0;
+  virtual size_t size() const = 0;
+};
+
+// Copies `code` to executable memory, 64-byte aligned. Arenas of one memfd, written through a mapping
+// that exists only while the copy runs, so few mappings serve many kernels. PermissionDenied (with the
+// policy's likely name and the remedy) where the system refuses; ResourceExhausted out of memory.
+absl::StatusOr<std::shared_ptr<ExecutableBlock>> MakeExecutable(std::span<const uint8_t> code);
+
+}  // namespace clikart

@@ -1,0 +1,7 @@
+#include "clikart/runtime.h"
+
+namespace clikart {
+
+std::string_view Version() { return CLIKART_VERSION; }
+
+}  // namespace clikart
