@@ -38,21 +38,30 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
 
  private:
+  friend struct MemoryAccess;
   Memory(std::byte* data, size_t bytes, std::shared_ptr<void> owner, bool owned);
   std::byte* data_;
   size_t bytes_;
   std::shared_ptr<void> owner_;
-  bool owned_;
+  bool owned_;  // data_ came from aligned_alloc; small memories lie behind their header instead
 };
 
 class Storage {
  public:
   explicit Storage(std::shared_ptr<Memory> memory);
   std::shared_ptr<Memory> memory() const;  // null once released; safe against Release
+  bool released() const { return (state_.load(std::memory_order_acquire) & kReleased) != 0; }
   void Release();
 
  private:
-  mutable std::atomic<std::shared_ptr<Memory>> memory_;
+  // Readers that are copying memory_ right now, and two marks above them. No lock, so a fork finds
+  // nothing locked; whoever leaves last after a release drops the memory.
+  static constexpr uint32_t kReleased = 1u << 31;
+  static constexpr uint32_t kDropped = 1u << 30;
+  void Leave() const;
+  void DropOnce() const;
+  mutable std::atomic<uint32_t> state_{0};
+  mutable std::shared_ptr<Memory> memory_;
 };
 
 class Tensor {
@@ -62,7 +71,9 @@ class Tensor {
   // A new contiguous tensor, uninitialized. InvalidArgument for a negative size or one that overflows.
   static absl::StatusOr<Tensor> Empty(std::span<const int64_t> shape, DType dtype);
   static absl::StatusOr<Tensor> Zeros(std::span<const int64_t> shape, DType dtype);
-  // A copy of `values` (row-major).
+  // A copy of `values` (row-major). float goes to any float type, rounded to nearest even; uint16_t
+  // is the bits of a float16 or bfloat16; int8_t, uint8_t and int32_t go to their own type.
+  // InvalidArgument for another pair or another count.
   template <typename T>
   static absl::StatusOr<Tensor> FromVector(std::span<const int64_t> shape, DType dtype, std::span<const T> values);
   // A view on existing memory; `offset` in bytes, strides in elements (any sign).
