@@ -46,6 +46,7 @@ absl::StatusOr<Residency> ParseResidency(std::string_view text);
 absl::StatusOr<Compute> ParseCompute(std::string_view text);  // "float", "int8"
 
 class Layer;
+class LayerBody;  // a layer's parameters and their life (runtime/src/layer_body.h)
 
 // A node of the model. Errors: InvalidArgument stands for Python's ValueError, FailedPrecondition
 // (and the rest) for ClikaRTError; ToPythonError in the bindings is the one place that maps them.
@@ -94,33 +95,40 @@ struct ParameterSpec {
   Shape shape;
   DType dtype;
   bool required = true;
-  bool float_converts = false;  // other float dtypes are converted on load
+  bool float_converts = false;    // other float dtypes are converted on load
+  bool single_value = false;      // any shape of one element will do
+  std::vector<DType> also_taken;  // dtypes kept as given beside `dtype`
 };
 
 enum class LayerState : uint8_t { kUnbound, kBound, kPacked, kFused };
 std::string_view Name(LayerState state);
 
-class GroupCore;  // what a group shares with its parts (runtime/src)
-
-// A module with parameters of its own.
+// A module with parameters of its own (a group of layers has none).
 class Layer : public Module {
  public:
   const std::string& name() const { return name_; }  // for messages; may be empty
-  virtual std::vector<ParameterSpec> Parameters() const = 0;
-  virtual LayerState state() const = 0;
+  // In the order of the state dict, the weight first.
+  virtual std::vector<ParameterSpec> Parameters() const;
+  virtual LayerState state() const;
   // Reads a parameter back; rebuilt from the pack when there is one. NotFound where the layer has
-  // none of that name, FailedPrecondition when unbound.
-  virtual absl::StatusOr<Tensor> Parameter(std::string_view name) = 0;
+  // none of that name (an optional one that was not loaded counts so), FailedPrecondition when unbound.
+  virtual absl::StatusOr<Tensor> Parameter(std::string_view name) const;
   // LoadStateDict for this layer alone: bind({{"weight", w}, {"bias", b}}).
   absl::Status Bind(const StateDict& tensors, const LoadOptions& options = {});
   // What is fused, which kernel serves it, or why specialization was rejected. Plans if need be.
-  virtual std::string Explain() = 0;
-  // Packs and compiles without running.
-  virtual absl::Status Prepare(const Shape& input_shape, DType input_dtype) = 0;
+  virtual std::string Explain() const;
+  // Packs and compiles for inputs of that dtype, without running. An empty shape stands for any that
+  // fits; another one is checked as a forward would. FailedPrecondition when unbound or fused.
+  virtual absl::Status Prepare(const Shape& input_shape, DType input_dtype);
+  std::string ToString() const override;
+
+  // For the runtime: what loading and fusing work on; null for a group.
+  const std::shared_ptr<LayerBody>& body() const { return body_; }
 
  protected:
-  explicit Layer(std::string name) : name_(std::move(name)) {}
+  Layer(std::string name, std::shared_ptr<LayerBody> body) : name_(std::move(name)), body_(std::move(body)) {}
   std::string name_;
+  std::shared_ptr<LayerBody> body_;
 };
 
 struct LinearOptions {
@@ -134,7 +142,8 @@ struct LinearOptions {
 // [*, in_features] -> [*, out_features]; a gated activation halves the outputs and needs bias = false.
 class Linear : public Layer {
  public:
-  static absl::StatusOr<std::shared_ptr<Linear>> Create(int64_t in_features, int64_t out_features, const LinearOptions& options = {});
+  static absl::StatusOr<std::shared_ptr<Linear>> Create(int64_t in_features, int64_t out_features,
+                                                        const LinearOptions& options = {});
   virtual int64_t in_features() const = 0;
   virtual int64_t out_features() const = 0;  // weight rows; a group: the sum
   virtual bool has_bias() const = 0;
@@ -158,7 +167,8 @@ struct QLinearWoQOptions {
 
 class QLinearWoQ : public Layer {
  public:
-  static absl::StatusOr<std::shared_ptr<QLinearWoQ>> Create(int64_t in_features, int64_t out_features, const QLinearWoQOptions& options);
+  static absl::StatusOr<std::shared_ptr<QLinearWoQ>> Create(int64_t in_features, int64_t out_features,
+                                                            const QLinearWoQOptions& options);
   virtual int64_t in_features() const = 0;
   virtual int64_t out_features() const = 0;
   virtual bool has_bias() const = 0;
@@ -180,7 +190,8 @@ struct QLinearOptions {
 
 class QLinear : public Layer {
  public:
-  static absl::StatusOr<std::shared_ptr<QLinear>> Create(int64_t in_features, int64_t out_features, const QLinearOptions& options = {});
+  static absl::StatusOr<std::shared_ptr<QLinear>> Create(int64_t in_features, int64_t out_features,
+                                                         const QLinearOptions& options = {});
   virtual int64_t in_features() const = 0;
   virtual int64_t out_features() const = 0;
   virtual bool has_bias() const = 0;
@@ -212,7 +223,8 @@ struct ConvOptions {
 // [batch, *spatial, in_channels] -> [batch, *spatial', out_channels].
 class Conv : public Layer {
  public:
-  static absl::StatusOr<std::shared_ptr<Conv>> Create(int64_t in_channels, int64_t out_channels, const ConvOptions& options);
+  static absl::StatusOr<std::shared_ptr<Conv>> Create(int64_t in_channels, int64_t out_channels,
+                                                      const ConvOptions& options);
   virtual int64_t in_channels() const = 0;
   virtual int64_t out_channels() const = 0;  // a group: the sum
   virtual const ConvOptions& options() const = 0;
@@ -233,10 +245,16 @@ class Group {
   virtual ~Group() = default;
   virtual std::vector<std::shared_ptr<Layer>> parts() const = 0;
   virtual std::vector<int64_t> split_sizes() const = 0;
-  virtual bool fused() const = 0;  // one kernel serves it now
+  virtual bool fused() const = 0;           // one kernel serves it now
+  virtual Residency residency() const = 0;  // the parts' own when they agree, else packed
 };
 
+// A dissolved group goes on serving, side by side, with whatever weights its parts have now; once a
+// part has been fused into another group, the old group's forward is FailedPrecondition.
 class LinearGroup : public Linear, public Group {
+ public:
+  Residency residency() const override = 0;
+
  protected:
   using Linear::Linear;
 };
@@ -247,7 +265,9 @@ class ConvGroup : public Conv, public Group {
 
 // functions.md. InvalidArgument: fewer than two layers, or (a C++ caller's TypeError) a layer that is
 // neither a Linear nor a QLinearWoQ; FailedPrecondition for the rest.
-absl::StatusOr<std::shared_ptr<LinearGroup>> FuseLinears(std::span<const std::shared_ptr<Layer>> layers, const FuseOptions& options = {});
-absl::StatusOr<std::shared_ptr<ConvGroup>> FuseConvs(std::span<const std::shared_ptr<Conv>> layers, const FuseOptions& options = {});
+absl::StatusOr<std::shared_ptr<LinearGroup>> FuseLinears(std::span<const std::shared_ptr<Layer>> layers,
+                                                         const FuseOptions& options = {});
+absl::StatusOr<std::shared_ptr<ConvGroup>> FuseConvs(std::span<const std::shared_ptr<Conv>> layers,
+                                                     const FuseOptions& options = {});
 
 }  // namespace clikart
