@@ -55,8 +55,8 @@ std::byte* AlignUp(void* address) {
 // Opens Memory's constructor to make_shared and allocate_shared.
 struct MemoryAccess {
   struct Made : Memory {
-    Made(std::byte* data, size_t bytes, std::shared_ptr<void> owner, bool owned)
-        : Memory(data, bytes, std::move(owner), owned) {}
+    Made(std::byte* data, size_t bytes, std::shared_ptr<void> owner, bool owned, Access access)
+        : Memory(data, bytes, std::move(owner), owned, access) {}
   };
   // The data begins behind this object, in the same allocation.
   struct Tail : Memory {
@@ -64,8 +64,8 @@ struct MemoryAccess {
   };
 };
 
-Memory::Memory(std::byte* data, size_t bytes, std::shared_ptr<void> owner, bool owned)
-    : data_(data), bytes_(bytes), owner_(std::move(owner)), owned_(owned) {}
+Memory::Memory(std::byte* data, size_t bytes, std::shared_ptr<void> owner, bool owned, Access access)
+    : data_(data), bytes_(bytes), owner_(std::move(owner)), access_(access), owned_(owned) {}
 
 Memory::~Memory() {
   if (owned_) std::free(data_);
@@ -84,11 +84,11 @@ absl::StatusOr<std::shared_ptr<Memory>> Memory::Allocate(size_t bytes) {
   if (rounded < bytes || posix_memalign(&data, alignment, rounded) != 0) return NoMemory(bytes);
   if (bytes >= kHugeFrom) madvise(data, rounded & ~(kHugePage - 1), MADV_HUGEPAGE);  // a wish, not a need
   return std::shared_ptr<Memory>(
-      std::make_shared<MemoryAccess::Made>(static_cast<std::byte*>(data), bytes, nullptr, true));
+      std::make_shared<MemoryAccess::Made>(static_cast<std::byte*>(data), bytes, nullptr, true, Access::kReadWrite));
 }
 
-std::shared_ptr<Memory> Memory::Wrap(std::byte* data, size_t bytes, std::shared_ptr<void> owner) {
-  return std::make_shared<MemoryAccess::Made>(data, bytes, std::move(owner), false);
+std::shared_ptr<Memory> Memory::Wrap(std::byte* data, size_t bytes, std::shared_ptr<void> owner, Access access) {
+  return std::make_shared<MemoryAccess::Made>(data, bytes, std::move(owner), false, access);
 }
 
 Storage::Storage(std::shared_ptr<Memory> memory) : memory_(std::move(memory)) {}

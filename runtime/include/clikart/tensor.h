@@ -28,21 +28,26 @@ class Memory {
  public:
   // Uninitialized, 64-byte aligned; ResourceExhausted where the system has none.
   static absl::StatusOr<std::shared_ptr<Memory>> Allocate(size_t bytes);
-  // Somebody else's bytes, alive as long as `owner`.
-  static std::shared_ptr<Memory> Wrap(std::byte* data, size_t bytes, std::shared_ptr<void> owner);
+  enum class Access : uint8_t { kReadOnly, kReadWrite };
+  // Somebody else's bytes, alive as long as `owner`. Nothing here ever writes to them; `access` is for
+  // those who export them again.
+  static std::shared_ptr<Memory> Wrap(std::byte* data, size_t bytes, std::shared_ptr<void> owner,
+                                      Access access = Access::kReadWrite);
 
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }
+  Access access() const { return access_; }
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
  private:
   friend struct MemoryAccess;
-  Memory(std::byte* data, size_t bytes, std::shared_ptr<void> owner, bool owned);
+  Memory(std::byte* data, size_t bytes, std::shared_ptr<void> owner, bool owned, Access access = Access::kReadWrite);
   std::byte* data_;
   size_t bytes_;
   std::shared_ptr<void> owner_;
+  Access access_;
   bool owned_;  // data_ came from aligned_alloc; small memories lie behind their header instead
 };
 
@@ -100,7 +105,7 @@ class Tensor {
 
   // Views. Slices as in Python (negative starts are the caller's to resolve; step may be negative).
   absl::StatusOr<Tensor> Slice(int64_t dim, int64_t start, int64_t count, int64_t step = 1) const;
-  absl::StatusOr<Tensor> Select(int64_t dim, int64_t index) const;  // drops the dimension
+  absl::StatusOr<Tensor> Select(int64_t dim, int64_t index) const;       // drops the dimension
   absl::StatusOr<Tensor> Reshape(std::span<const int64_t> shape) const;  // contiguous only
   // Itself when contiguous, else a copy.
   absl::StatusOr<Tensor> Contiguous() const;
