@@ -57,8 +57,8 @@ uint16_t FloatToHalf(float value) {
   const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000);
   const uint32_t magnitude = bits & 0x7fffffff;
   if (magnitude > 0x7f800000) return static_cast<uint16_t>(sign | 0x7e00 | ((magnitude >> 13) & 0x1ff));
-  if (magnitude >= 0x477ff000) return sign | 0x7c00;  // rounds to 65536 or is beyond
-  if (magnitude < 0x38800000) {                        // below 2^-14: a multiple of 2^-24, ties to even
+  if (magnitude >= 0x477ff000) return sign | 0x7c00;                 // rounds to 65536 or is beyond
+  if (magnitude < 0x38800000) {                                      // below 2^-14: a multiple of 2^-24, ties to even
     const float scaled = std::bit_cast<float>(magnitude) * 0x1p24f;  // exact, below 1024
     const float rounded = (scaled + 0x1p23f) - 0x1p23f;
     return static_cast<uint16_t>(sign | static_cast<uint16_t>(rounded));
