@@ -1,19 +1,39 @@
 #include "clikart/codegen/emitter.h"
 
 namespace clikart::codegen {
+namespace {
 
-std::string_view Name(RejectReason reason) {
+struct ReasonText {
+  std::string_view name;
+  std::string_view description;
+};
+
+ReasonText TextOf(RejectReason reason) {
   switch (reason) {
-    case RejectReason::kIsaTooOld: return "isa_too_old";
-    case RejectReason::kContractionKind: return "contraction_kind";
-    case RejectReason::kDataType: return "data_type";
-    case RejectReason::kTooManyTaps: return "too_many_taps";
-    case RejectReason::kNarrowGroup: return "narrow_group";
-    case RejectReason::kCodeTooLarge: return "code_too_large";
-    case RejectReason::kExecutableMemory: return "executable_memory";
-    case RejectReason::kDisabled: return "disabled";
+    case RejectReason::kIsaTooOld:
+      return {"isa_too_old", "the CPU, the system or CLIKART_MAX_ISA lacks the instructions"};
+    case RejectReason::kContractionKind:
+      return {"contraction_kind", "the emitter does not serve this kind of weights"};
+    case RejectReason::kDataType:
+      return {"data_type", "the emitter does not serve this data type"};
+    case RejectReason::kTooManyTaps:
+      return {"too_many_taps", "the convolution has more kernel positions than the emitter serves"};
+    case RejectReason::kNarrowGroup:
+      return {"narrow_group", "a group of the convolution has too few channels to fill a panel"};
+    case RejectReason::kCodeTooLarge:
+      return {"code_too_large", "the generated code does not fit its buffer"};
+    case RejectReason::kExecutableMemory:
+      return {"executable_memory", "the system refuses executable memory"};
+    case RejectReason::kDisabled:
+      return {"disabled", "CLIKART_EMITTER asks for another emitter"};
   }
-  return "unknown";
+  return {"unknown", "unknown reason"};
 }
+
+}  // namespace
+
+std::string_view Name(RejectReason reason) { return TextOf(reason).name; }
+
+std::string_view Describe(RejectReason reason) { return TextOf(reason).description; }
 
 }  // namespace clikart::codegen

@@ -1,0 +1,84 @@
+// For tests of emitters: memory between guard pages, code made executable, and a reference that
+// follows spec/numerics.md word by word.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "clikart/codegen/kernel.h"
+#include "clikart/ir/kernel_spec.h"
+
+namespace clikart::codegen {
+
+// `bytes` of memory that touch a guard page at their end or at their start.
+class GuardedBuffer {
+ public:
+  enum class Edge : uint8_t { kEnd, kStart };
+  GuardedBuffer(size_t bytes, Edge edge);
+  ~GuardedBuffer();
+  GuardedBuffer(const GuardedBuffer&) = delete;
+  GuardedBuffer& operator=(const GuardedBuffer&) = delete;
+
+  std::byte* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+  template <typename T>
+  T* as() const {
+    return reinterpret_cast<T*>(data_);
+  }
+
+ private:
+  std::byte* mapping_;
+  size_t mapped_;
+  std::byte* data_;
+  size_t bytes_;
+};
+
+// A kernel that can be called: its code is copied to memory that is writable first, executable after.
+class LoadedKernel {
+ public:
+  explicit LoadedKernel(const EmittedKernel& kernel);
+  ~LoadedKernel();
+  LoadedKernel(const LoadedKernel&) = delete;
+  LoadedKernel& operator=(const LoadedKernel&) = delete;
+
+  const KernelImage& image() const { return image_; }
+  void Run(const TileArgs& args) const { image_.run(image_, args); }
+
+ private:
+  KernelImage image_;
+  void* mapping_ = nullptr;
+  size_t mapped_ = 0;
+};
+
+// One element, widened or rounded.
+float LoadElement(ir::DType dtype, const std::byte* from);
+void StoreElement(ir::DType dtype, float value, std::byte* to);
+
+// One launch: inputs of some shape, in values rather than in memory.
+struct Problem {
+  ir::KernelSpec spec;
+  int64_t rows = 0;
+  std::vector<float> x;        // [pixels, k], exact in spec.x; dense: pixels = rows
+  std::vector<int64_t> taps;   // [rows, spec.taps]: a pixel, or -1 for a zero tap
+  std::vector<float> weights;  // [n, depth], exact in spec.w
+  std::vector<float> bias;     // [n], empty without one
+};
+
+// Values that try the arithmetic: mostly ordinary, some zero, subnormal, or not finite.
+enum class Values : uint8_t { kOrdinary, kExtreme };
+Problem RandomProblem(const ir::KernelSpec& spec, int64_t rows, Values values, uint64_t seed);
+
+// [rows, outputs] elements of spec.y.
+std::vector<std::byte> Reference(const Problem& problem);
+
+// Runs the problem in tiles with every buffer between guard pages and canaries in the gaps of y;
+// answers what Reference does. A write outside y's columns fails the current test.
+std::vector<std::byte> RunGuarded(const LoadedKernel& kernel, const Problem& problem, GuardedBuffer::Edge edge,
+                                  int64_t tile_rows, int64_t tile_panels);
+
+// Index of the first element in which they differ, or -1. All NaNs are equal.
+int64_t FirstDifference(ir::DType dtype, std::span<const std::byte> got, std::span<const std::byte> wanted);
+
+}  // namespace clikart::codegen

@@ -1,0 +1,161 @@
+#include "panel_driver.h"
+
+#include <algorithm>
+
+#include "clikart/ir/panel_layout.h"
+#include "tile_scratch.h"
+
+namespace clikart::codegen {
+namespace {
+
+// One tile under way: what stays the same over the loops.
+class Tile {
+ public:
+  Tile(const KernelImage& kernel, const TileArgs& args)
+      : kernel_(kernel),
+        args_(args),
+        layout_{kernel.spec.n, kernel.spec.depth(), kernel.spec.w, kernel.spec.gated()},
+        scratch_(kernel.spec, kernel.schedule, args.rows, args.panels) {}
+
+  void Run() const {
+    if (args_.rows <= kRowBlock) {
+      RunFewRows();
+    } else {
+      RunManyRows();
+    }
+  }
+
+ private:
+  struct Rows {
+    const std::byte* data;
+    int64_t stride;
+  };
+
+  template <typename Args>
+  void Call(int entry, const Args& entry_args) const {
+    reinterpret_cast<void (*)(const Args*)>(const_cast<void*>(kernel_.entries[entry]))(&entry_args);
+  }
+
+  const std::byte* Panel(int64_t panel) const { return args_.weights + panel * layout_.PanelBytes(); }
+
+  // The tile's rows from k step `first` on, as f32.
+  Rows RowsFrom(int64_t first, int64_t count) const {
+    if (!scratch_.staged()) {
+      return {args_.x + first * static_cast<int64_t>(sizeof(float)), args_.x_stride};
+    }
+    std::byte* const out = args_.scratch + scratch_.rows_at();
+    if (kernel_.spec.access == ir::Access::kDense) {
+      Stage(args_.x + first * ElementBytes(), nullptr, out, count);
+    } else {
+      // A block is a run of taps, the first and the last of which may be cut.
+      const int64_t channels = kernel_.spec.k;
+      for (int64_t done = 0; done < count;) {
+        const int64_t tap = (first + done) / channels;
+        const int64_t channel = (first + done) % channels;
+        const int64_t run = std::min(channels - channel, count - done);
+        Stage(args_.x + channel * ElementBytes(), args_.offsets + tap, out + done * static_cast<int64_t>(sizeof(float)),
+              run);
+        done += run;
+      }
+    }
+    return {out, scratch_.row_stride()};
+  }
+
+  int64_t ElementBytes() const { return static_cast<int64_t>(ir::SizeOf(kernel_.spec.x)); }
+
+  void Stage(const std::byte* x, const int64_t* offsets, std::byte* out, int64_t count) const {
+    StageArgs stage;
+    stage.x = x;
+    stage.x_stride = args_.x_stride;
+    stage.offsets = offsets;
+    stage.offsets_stride = kernel_.spec.taps * static_cast<int64_t>(sizeof(int64_t));
+    stage.out = out;
+    stage.out_stride = scratch_.row_stride();
+    stage.rows = args_.rows;
+    stage.count = count;
+    Call(kStageEntry, stage);
+  }
+
+  // All rows fit one register tile: the weight is streamed front to back, panel after panel.
+  void RunFewRows() const {
+    const int rows = static_cast<int>(args_.rows);
+    const Rows a = RowsFrom(0, layout_.depth);
+    MicroArgs micro;
+    micro.a = a.data;
+    micro.a_stride = a.stride;
+    micro.b_stride = layout_.PanelBytes();
+    micro.depth = layout_.depth;
+    micro.c = args_.scratch + scratch_.accumulators_at();
+    micro.c_stride = rows * kAccumulatorRow;
+    int width = WidestPanels(rows);
+    for (int64_t panel = 0; panel < args_.panels; panel += width) {
+      while (width > args_.panels - panel) width /= 2;
+      micro.b = Panel(panel);
+      Call(MicroEntry(WeightForm::kPacked, rows, width), micro);
+      for (int64_t i = 0; i < width; ++i) Finish(panel + i, micro.c + i * micro.c_stride);
+    }
+  }
+
+  // Depth blocks outside, so that a block of rows stays in the second-level cache while panels pass
+  // by, and a block of a panel in the first-level cache while rows pass by.
+  void RunManyRows() const {
+    const bool widens = scratch_.widens();
+    const WeightForm form = widens ? WeightForm::kWidened : WeightForm::kPacked;
+    MicroArgs micro;
+    int64_t first = 0;
+    do {
+      const int64_t count = std::min(kernel_.schedule.depth_block, layout_.depth - first);
+      const bool last = first + count == layout_.depth;
+      const Rows a = RowsFrom(first, count);
+      micro.a_stride = a.stride;
+      micro.depth = count;
+      micro.resume = first > 0;
+      for (int64_t panel = 0; panel < args_.panels; ++panel) {
+        micro.b = Panel(panel) + first * layout_.StepBytes();
+        if (widens) micro.b = Widen(micro.b, count);
+        std::byte* const c = args_.scratch + scratch_.accumulators_at() + panel * scratch_.accumulator_panel_stride();
+        for (int64_t row = 0; row < args_.rows; row += kRowBlock) {
+          micro.a = a.data + row * a.stride;
+          micro.c = c + row * kAccumulatorRow;
+          Call(MicroEntry(form, static_cast<int>(std::min<int64_t>(kRowBlock, args_.rows - row)), 1), micro);
+        }
+        if (last) Finish(panel, c);
+      }
+      first += count;
+    } while (first < layout_.depth);
+  }
+
+  const std::byte* Widen(const std::byte* panel, int64_t steps) const {
+    WidenArgs widen;
+    widen.panel = panel;
+    widen.out = args_.scratch + scratch_.panel_at();
+    widen.steps = steps;
+    Call(kWidenEntry, widen);
+    return widen.out;
+  }
+
+  void Finish(int64_t panel, const std::byte* c) const {
+    const int64_t column = (args_.first_panel + panel) * layout_.OutputsPerPanel();
+    EpilogueArgs epilogue;
+    epilogue.c = c;
+    if (args_.bias != nullptr) epilogue.bias = args_.bias + column;
+    epilogue.y = args_.y + column * static_cast<int64_t>(ir::SizeOf(kernel_.spec.y));
+    epilogue.y_stride = args_.y_stride;
+    epilogue.rows = args_.rows;
+    epilogue.columns = std::min(layout_.OutputsPerPanel(), layout_.outputs() - column);
+    Call(kEpilogueEntry, epilogue);
+  }
+
+  const KernelImage& kernel_;
+  const TileArgs& args_;
+  const ir::PanelLayout layout_;
+  const TileScratch scratch_;
+};
+
+}  // namespace
+
+void RunPanels(const KernelImage& kernel, const TileArgs& args) {
+  if (args.rows > 0 && args.panels > 0) Tile(kernel, args).Run();
+}
+
+}  // namespace clikart::codegen

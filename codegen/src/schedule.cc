@@ -1,0 +1,59 @@
+#include "clikart/codegen/schedule.h"
+
+#include <algorithm>
+
+#include "clikart/ir/panel_layout.h"
+#include "panel_driver.h"
+#include "tile_scratch.h"
+
+namespace clikart::codegen {
+namespace {
+
+constexpr int64_t kLine = 64;
+
+constexpr int64_t RoundToLine(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+}  // namespace
+
+TileScratch::TileScratch(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t panels) {
+  const bool few = rows <= kRowBlock;
+  const bool in_place = spec.access == ir::Access::kDense && spec.x == ir::DType::kFloat32;
+  const int64_t block = few ? spec.depth() : std::min(spec.depth(), schedule.depth_block);
+  staged_ = !(in_place && rows <= schedule.direct_rows);
+  widens_ = spec.w != ir::DType::kFloat32 && !few && rows > schedule.few_rows;
+  // A line more than a block, so that rows do not fall into the same sets of the cache.
+  row_stride_ = RoundToLine(block * static_cast<int64_t>(sizeof(float))) + kLine;
+  panel_at_ = staged_ ? rows * row_stride_ : 0;
+  accumulators_at_ = panel_at_ + (widens_ ? block * ir::kPanelLanes * static_cast<int64_t>(sizeof(float)) : 0);
+  // Accumulators of all panels are kept only where they wait for another depth block.
+  const bool kept = !few && spec.depth() > block;
+  accumulator_panel_stride_ = kept ? rows * kAccumulatorRow : 0;
+  // A register tile is kRowBlock rows of accumulators at most, whatever its shape.
+  bytes_ = accumulators_at_ + (few ? kRowBlock : kept ? panels * rows : rows) * kAccumulatorRow;
+}
+
+Schedule MakeSchedule(const ir::KernelSpec& spec, const Target& target) {
+  Schedule schedule;
+  schedule.row_block = target.isa >= IsaLevel::kAvx2 ? kRowBlock : 1;
+  // Decoding costs a few operations a k step, which two row blocks repay no worse than a pass that
+  // writes the panel to memory.
+  schedule.few_rows = spec.w == ir::DType::kFloat32 ? 0 : 2 * kRowBlock;
+  schedule.direct_rows = 4 * kRowBlock;
+  // A block of a panel is 16 KiB (half of a 32 KiB first-level cache), one of rows 132 KiB and its
+  // accumulators as much (together half of a 512 KiB second-level cache).
+  schedule.depth_block = 256;
+  schedule.tile_rows = 22 * kRowBlock;
+  schedule.tile_panels = 16;
+  return schedule;
+}
+
+int64_t ScratchBytes(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t panels) {
+  // The largest of the tiles that have no more rows: few rows keep their whole depth.
+  int64_t bytes = TileScratch(spec, schedule, rows, panels).bytes();
+  for (const int64_t fewer : {int64_t{kRowBlock}, schedule.direct_rows, schedule.few_rows}) {
+    if (fewer < rows) bytes = std::max(bytes, TileScratch(spec, schedule, fewer, panels).bytes());
+  }
+  return bytes;
+}
+
+}  // namespace clikart::codegen

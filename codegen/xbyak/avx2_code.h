@@ -1,0 +1,73 @@
+// Assembles the entries of one AVX2 + FMA + F16C kernel (panel_driver.h says what they do).
+#pragma once
+
+#include <xbyak/xbyak.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "clikart/ir/kernel_spec.h"
+#include "panel_driver.h"
+#include "register_plan.h"
+
+namespace clikart::codegen {
+
+class Avx2Code : private Xbyak::CodeGenerator {
+ public:
+  // Assembles to `buffer`, whose start is aligned to 64 bytes.
+  explicit Avx2Code(std::span<uint8_t> buffer);
+
+  // Each assembles one entry and answers its offset.
+  int32_t Micro(int rows, int panels, ir::DType weights);
+  int32_t Stage(ir::DType x, ir::Access access);
+  int32_t Widen(ir::DType weights);
+  int32_t Epilogue(const ir::KernelSpec& spec);
+
+  // Writes the constants and answers the size of the whole, or 0 where the buffer did not hold it or
+  // something could not be encoded.
+  size_t Finish();
+
+ private:
+  using Ymm = Xbyak::Ymm;
+  using Reg64 = Xbyak::Reg64;
+  using RegExp = Xbyak::RegExp;
+  using Label = Xbyak::Label;
+  using Address = Xbyak::Address;
+
+  // A function starts on a cache line with every register free but that of its argument.
+  int32_t Begin();
+  void Return();
+  Ymm TakeVector();
+  Reg64 TakePointer();
+  Address Argument(size_t offset);
+  // Eight lanes of `bits`.
+  Address Constant(uint32_t bits);
+
+  // avx2_data.cc
+  // Sixteen lanes of one k step at `from`, as f32 in `low` and `high`.
+  void DecodeStep(ir::DType weights, const RegExp& from, const Ymm& low, const Ymm& high);
+  // Eight elements at `from` as f32.
+  void LoadEight(ir::DType dtype, const Ymm& to, const RegExp& from);
+  // The last `count & 7` elements at `from`, as f32 to `to`; both pointers move.
+  void CopyTail(ir::DType dtype, const Reg64& from, const Reg64& to, const Reg64& count, const Ymm& value);
+  // Rounds eight f32 lanes in place; 16-bit results lie in the low half.
+  void Round(ir::DType dtype, const Ymm& value, const Ymm& spare0, const Ymm& spare1);
+  void StoreEight(ir::DType dtype, const RegExp& to, const Ymm& value);
+  // The first `lanes` (1..7) of the eight; `value` is lost.
+  void StoreTail(ir::DType dtype, const RegExp& to, const Ymm& value, const Reg64& lanes);
+
+  // avx2_program.cc
+  void Translate(const Step& step);
+  void TranslateMove(const Step& step);
+  void TranslateFma(const Step& step);
+
+  bool out_of_registers_ = false;
+  int vectors_taken_ = 0;
+  int pointers_taken_ = 0;
+  std::vector<std::pair<uint32_t, Label>> constants_;
+};
+
+}  // namespace clikart::codegen

@@ -1,0 +1,145 @@
+// A register plan's steps as AVX2 instructions, one to one.
+
+#include "avx2_code.h"
+
+namespace clikart::codegen {
+namespace {
+
+// Predicates of vcmpps: quiet, false for NaN but where they ask for it.
+constexpr uint8_t kLessThan = 17;
+constexpr uint8_t kLessOrEqual = 18;
+constexpr uint8_t kUnordered = 3;
+
+constexpr int kSlotBytes = 32;
+
+Xbyak::Ymm Register(const Operand& operand) { return Xbyak::Ymm(static_cast<int>(operand.value)); }
+
+}  // namespace
+
+void Avx2Code::TranslateMove(const Step& step) {
+  if (step.to.kind == Operand::Kind::kSlot) {
+    vmovups(ptr[rsp + step.to.value * kSlotBytes], Register(step.a));
+    return;
+  }
+  const Ymm to = Register(step.to);
+  switch (step.a.kind) {
+    case Operand::Kind::kSlot:
+      vmovups(to, ptr[rsp + step.a.value * kSlotBytes]);
+      break;
+    case Operand::Kind::kConstant:
+      vmovups(to, Constant(step.a.value));
+      break;
+    default:
+      vmovaps(to, Register(step.a));
+  }
+}
+
+void Avx2Code::TranslateFma(const Step& step) {
+  const Ymm to = Register(step.to);
+  // x * y + to, with y where a constant may stand.
+  const auto onto_addend = [&](const Operand& x, const Operand& y) {
+    if (y.IsRegister()) {
+      vfmadd231ps(to, Register(x), Register(y));
+    } else {
+      vfmadd231ps(to, Register(x), Constant(y.value));
+    }
+  };
+  // to * x + c
+  const auto onto_factor = [&](const Operand& x) {
+    if (!x.IsRegister()) {
+      vfmadd132ps(to, Register(step.c), Constant(x.value));
+    } else if (step.c.IsRegister()) {
+      vfmadd213ps(to, Register(x), Register(step.c));
+    } else {
+      vfmadd213ps(to, Register(x), Constant(step.c.value));
+    }
+  };
+  if (step.to == step.c) {
+    step.a.IsRegister() ? onto_addend(step.a, step.b) : onto_addend(step.b, step.a);
+  } else {
+    onto_factor(step.to == step.a ? step.b : step.a);
+  }
+}
+
+void Avx2Code::Translate(const Step& step) {
+  if (step.kind == Step::Kind::kMove) return TranslateMove(step);
+  if (step.op == ir::Op::kFma) return TranslateFma(step);
+
+  const Ymm to = Register(step.to);
+  const Ymm a = Register(step.a);
+  const Ymm b_register = Register(step.b);
+  const bool constant = step.b.kind == Operand::Kind::kConstant;
+  const Address b_constant = constant ? Constant(step.b.value) : ptr[rsp];
+  const Xbyak::Operand& b = constant ? static_cast<const Xbyak::Operand&>(b_constant) : b_register;
+  const auto count = static_cast<uint8_t>(step.imm);
+  switch (step.op) {
+    case ir::Op::kConst:
+    case ir::Op::kFma:
+      break;
+    case ir::Op::kAdd:
+      vaddps(to, a, b);
+      break;
+    case ir::Op::kSub:
+      vsubps(to, a, b);
+      break;
+    case ir::Op::kMul:
+      vmulps(to, a, b);
+      break;
+    case ir::Op::kDiv:
+      vdivps(to, a, b);
+      break;
+    case ir::Op::kMax:
+      vmaxps(to, a, b);
+      break;
+    case ir::Op::kMin:
+      vminps(to, a, b);
+      break;
+    case ir::Op::kLess:
+      vcmpps(to, a, b, kLessThan);
+      break;
+    case ir::Op::kLessEq:
+      vcmpps(to, a, b, kLessOrEqual);
+      break;
+    case ir::Op::kIsNan:
+      vcmpps(to, a, a, kUnordered);
+      break;
+    case ir::Op::kSelect:
+      vblendvps(to, Register(step.c), b, a);
+      break;
+    case ir::Op::kAnd:
+      vandps(to, a, b);
+      break;
+    case ir::Op::kOr:
+      vorps(to, a, b);
+      break;
+    case ir::Op::kXor:
+      vxorps(to, a, b);
+      break;
+    case ir::Op::kAndNot:
+      vandnps(to, a, b);
+      break;
+    case ir::Op::kIntAdd:
+      vpaddd(to, a, b);
+      break;
+    case ir::Op::kIntSub:
+      vpsubd(to, a, b);
+      break;
+    case ir::Op::kShl:
+      vpslld(to, a, count);
+      break;
+    case ir::Op::kShr:
+      vpsrld(to, a, count);
+      break;
+    case ir::Op::kSar:
+      vpsrad(to, a, count);
+      break;
+    case ir::Op::kToInt:
+      vcvtps2dq(to, a);
+      break;
+    case ir::Op::kToFloat:
+      vcvtdq2ps(to, a);
+      break;
+  }
+}
+
+}  // namespace clikart::codegen

@@ -1,0 +1,83 @@
+#include "xbyak_emitter.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "absl/strings/str_cat.h"
+#include "avx2_code.h"
+#include "panel_driver.h"
+
+namespace clikart::codegen {
+namespace {
+
+// Some four times what the largest kernel takes; its size does not grow with the spec's.
+constexpr size_t kCodeBytes = 64 << 10;
+constexpr size_t kCodeAlignment = 64;
+
+class XbyakFloatEmitter final : public Emitter {
+ public:
+  std::string_view name() const override { return "xbyak"; }
+  bool needs_executable_memory() const override { return true; }
+  std::variant<EmittedKernel, Rejection> Emit(const ir::KernelSpec& spec, const Target& target) const override;
+};
+
+void Assemble(const ir::KernelSpec& spec, Avx2Code& code, std::array<int32_t, kMaxEntries>& entries) {
+  entries[kStageEntry] = code.Stage(spec.x, spec.access);
+  entries[kEpilogueEntry] = code.Epilogue(spec);
+  const bool widens = spec.w != ir::DType::kFloat32;
+  if (widens) entries[kWidenEntry] = code.Widen(spec.w);
+  for (int rows = 1; rows <= kRowBlock; ++rows) {
+    for (int panels = 1; panels <= WidestPanels(rows); panels *= 2) {
+      entries[MicroEntry(WeightForm::kPacked, rows, panels)] = code.Micro(rows, panels, spec.w);
+    }
+    if (widens) entries[MicroEntry(WeightForm::kWidened, rows, 1)] = code.Micro(rows, 1, ir::DType::kFloat32);
+  }
+}
+
+std::variant<EmittedKernel, Rejection> XbyakFloatEmitter::Emit(const ir::KernelSpec& spec, const Target& target) const {
+  if (spec.contraction != ir::Contraction::kFloat) {
+    return Rejection{RejectReason::kContractionKind, "quantized weights, and this emitter takes float weights"};
+  }
+  for (const ir::DType dtype : {spec.x, spec.w, spec.y}) {
+    if (!ir::IsFloat(dtype)) {
+      return Rejection{RejectReason::kDataType,
+                       absl::StrCat(std::string(ir::Name(dtype)), ", and this emitter takes float types")};
+    }
+  }
+  if (target.isa < IsaLevel::kAvx2) {
+    return Rejection{RejectReason::kIsaTooOld, absl::StrCat("the target is ", target.ToString(),
+                                                            ", and this emitter needs avx2 (AVX2, FMA, F16C)")};
+  }
+
+  EmittedKernel kernel;
+  kernel.spec = spec;
+  kernel.schedule = MakeSchedule(spec, target);
+  kernel.emitter = name();
+  kernel.isa = IsaLevel::kAvx2;
+  kernel.entry_offsets.fill(-1);
+  kernel.run = &RunPanels;
+
+  const auto memory = std::make_unique_for_overwrite<uint8_t[]>(kCodeBytes + kCodeAlignment);
+  void* start = memory.get();
+  size_t space = kCodeBytes + kCodeAlignment;
+  std::align(kCodeAlignment, kCodeBytes, start, space);
+  const std::span<uint8_t> buffer(static_cast<uint8_t*>(start), kCodeBytes);
+  Avx2Code code(buffer);
+  Assemble(spec, code, kernel.entry_offsets);
+  const size_t size = code.Finish();
+  if (size == 0) {
+    return Rejection{RejectReason::kCodeTooLarge, absl::StrCat("the code does not fit ", kCodeBytes, " bytes")};
+  }
+  kernel.code.assign(buffer.begin(), buffer.begin() + size);
+  return kernel;
+}
+
+}  // namespace
+
+const Emitter& XbyakEmitter() {
+  static const XbyakFloatEmitter emitter;
+  return emitter;
+}
+
+}  // namespace clikart::codegen

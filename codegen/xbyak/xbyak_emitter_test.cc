@@ -1,0 +1,203 @@
+#include "xbyak_emitter.h"
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "../src/kernel_testing.h"
+#include "clikart/ir/panel_layout.h"
+#include "gtest/gtest.h"
+
+namespace clikart::codegen {
+namespace {
+
+using ir::Access;
+using ir::Activation;
+using ir::BiasKind;
+using ir::DType;
+using ir::KernelSpec;
+
+constexpr DType kFloats[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+constexpr GuardedBuffer::Edge kEdges[] = {GuardedBuffer::Edge::kEnd, GuardedBuffer::Edge::kStart};
+
+EmittedKernel EmitOrDie(const KernelSpec& spec) {
+  auto emitted = XbyakEmitter().Emit(spec, Target{IsaLevel::kAvx2});
+  EXPECT_TRUE(std::holds_alternative<EmittedKernel>(emitted)) << std::get<Rejection>(emitted).detail;
+  return std::get<EmittedKernel>(std::move(emitted));
+}
+
+class XbyakEmitterTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (Detect(CpuidRecord::Host(), IsaLevel::kAvx2).isa < IsaLevel::kAvx2) GTEST_SKIP() << "this CPU has no AVX2";
+  }
+
+  void Check(const EmittedKernel& emitted, const LoadedKernel& kernel, int64_t rows, Values values, uint64_t seed) {
+    const KernelSpec& spec = emitted.spec;
+    const Problem problem = RandomProblem(spec, rows, values, seed);
+    const std::vector<std::byte> wanted = Reference(problem);
+    const int64_t all_panels = ir::PanelLayout{spec.n, spec.depth(), spec.w, spec.gated()}.Panels();
+    for (const auto edge : kEdges) {
+      // Tiles of everything, and tiles that split both ways.
+      const bool split = (seed + static_cast<uint64_t>(edge)) % 2 == 0;
+      const int64_t tile_rows = split ? std::max<int64_t>(1, rows * 2 / 3) : std::max<int64_t>(1, rows);
+      const int64_t tile_panels = split ? std::max<int64_t>(1, all_panels / 2) : std::max<int64_t>(1, all_panels);
+      const auto got = RunGuarded(kernel, problem, edge, tile_rows, tile_panels);
+      const int64_t at = FirstDifference(spec.y, got, wanted);
+      ASSERT_EQ(at, -1) << "rows " << rows << " of " << Text(spec) << ": row " << at / spec.outputs() << " column "
+                        << at % spec.outputs();
+    }
+  }
+
+  void CheckSpec(const KernelSpec& spec, std::initializer_list<int64_t> row_counts, Values values, uint64_t seed) {
+    const EmittedKernel emitted = EmitOrDie(spec);
+    const LoadedKernel kernel(emitted);
+    for (const int64_t rows : row_counts) {
+      Check(emitted, kernel, rows, values, seed + rows);
+      if (HasFatalFailure()) return;
+    }
+  }
+
+  static std::string Text(const KernelSpec& spec) { return spec.ToString(); }
+};
+
+KernelSpec Dense(int64_t n, int64_t k) {
+  KernelSpec spec;
+  spec.n = n;
+  spec.k = k;
+  return spec;
+}
+
+TEST_F(XbyakEmitterTest, EveryRowCountAndWidth) {
+  const EmittedKernel emitted = EmitOrDie(Dense(37, 19));
+  const LoadedKernel kernel(emitted);
+  for (int64_t rows = 0; rows <= 70; ++rows) {
+    Check(emitted, kernel, rows, Values::kOrdinary, rows);
+    if (HasFatalFailure()) return;
+  }
+  for (int64_t n = 0; n <= 70; ++n) {
+    CheckSpec(Dense(n, 5), {1, 2, 3, 13}, Values::kOrdinary, n);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(XbyakEmitterTest, EveryDepthRemainderAndBlock) {
+  for (int64_t k = 0; k <= 20; ++k) CheckSpec(Dense(33, k), {1, 4, 31}, Values::kOrdinary, k);
+  for (const int64_t k : {255, 256, 257, 511, 512, 513, 600, 1030}) {
+    CheckSpec(Dense(65, k), {1, 3, 6, 7, 29, 50}, Values::kOrdinary, k);
+  }
+}
+
+TEST_F(XbyakEmitterTest, EveryMixOfTypes) {
+  uint64_t seed = 0;
+  for (const DType x : kFloats) {
+    for (const DType w : kFloats) {
+      for (const DType y : kFloats) {
+        KernelSpec spec = Dense(41, 283);
+        spec.x = x;
+        spec.w = w;
+        spec.y = y;
+        spec.bias = seed % 2 == 0 ? BiasKind::kFloat32 : BiasKind::kNone;
+        CheckSpec(spec, {1, 2, 3, 5, 6, 9, 12, 13, 40}, Values::kOrdinary, ++seed);
+        CheckSpec(spec, {1, 4, 20}, Values::kExtreme, ++seed);
+      }
+    }
+  }
+}
+
+TEST_F(XbyakEmitterTest, EveryActivation) {
+  uint64_t seed = 0;
+  for (const Activation activation : ir::AllActivations()) {
+    for (const DType y : kFloats) {
+      KernelSpec spec = Dense(46, 7);
+      spec.activation = activation;
+      spec.bias = ir::IsGated(activation) ? BiasKind::kNone : BiasKind::kFloat32;
+      spec.y = y;
+      CheckSpec(spec, {1, 2, 5, 17}, Values::kOrdinary, ++seed);
+      CheckSpec(spec, {33}, Values::kExtreme, ++seed);
+    }
+  }
+}
+
+TEST_F(XbyakEmitterTest, GatedOfEveryWidth) {
+  for (int64_t n = 2; n <= 70; n += 2) {
+    KernelSpec spec = Dense(n, 11);
+    spec.activation = Activation::kReglu;
+    spec.w = kFloats[n / 2 % 3];
+    CheckSpec(spec, {1, 3, 14}, Values::kOrdinary, n);
+  }
+}
+
+TEST_F(XbyakEmitterTest, IndirectRowsWithZeroTaps) {
+  uint64_t seed = 0;
+  for (const DType x : kFloats) {
+    for (const int64_t channels : {1, 2, 3, 4, 5, 7, 8, 9, 17, 31, 300}) {
+      for (const int64_t taps : {1, 2, 9, 49}) {
+        KernelSpec spec = Dense(21, channels);
+        spec.access = Access::kIndirect;
+        spec.taps = taps;
+        spec.x = x;
+        spec.w = kFloats[++seed % 3];
+        spec.bias = BiasKind::kFloat32;
+        if (channels * taps > 3000) continue;
+        CheckSpec(spec, {1, 6, 15}, Values::kOrdinary, seed);
+      }
+    }
+  }
+}
+
+TEST_F(XbyakEmitterTest, RandomSpecs) {
+  std::mt19937_64 random(7);
+  const auto any = [&](int64_t first, int64_t last) { return std::uniform_int_distribution(first, last)(random); };
+  for (int round = 0; round < 150; ++round) {
+    KernelSpec spec = Dense(any(1, 70), any(0, 600));
+    spec.x = kFloats[any(0, 2)];
+    spec.w = kFloats[any(0, 2)];
+    spec.y = kFloats[any(0, 2)];
+    spec.activation = ir::AllActivations()[any(0, static_cast<int64_t>(ir::AllActivations().size()) - 1)];
+    if (spec.gated()) {
+      spec.n += spec.n % 2;
+    } else if (any(0, 1) == 1) {
+      spec.bias = BiasKind::kFloat32;
+    }
+    if (any(0, 2) == 0) {
+      spec.access = Access::kIndirect;
+      spec.taps = any(1, 12);
+      spec.k = any(1, 90);
+    }
+    CheckSpec(spec, {any(0, 8), any(0, 70)}, any(0, 3) == 0 ? Values::kExtreme : Values::kOrdinary, round);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(XbyakEmitter, CodeDoesNotGrowWithTheSpec) {
+  KernelSpec small = Dense(1, 1);
+  small.access = Access::kIndirect;
+  KernelSpec large = small;
+  large.n = 1 << 20;
+  large.k = 1 << 16;
+  large.taps = 769;
+  EXPECT_EQ(EmitOrDie(small).code.size(), EmitOrDie(large).code.size());
+  large.w = DType::kBFloat16;
+  large.activation = Activation::kGelu;
+  EXPECT_LT(EmitOrDie(large).code.size(), 20u << 10);
+}
+
+TEST(XbyakEmitter, NamesItsRejections) {
+  const auto reason = [](const KernelSpec& spec, IsaLevel isa) {
+    const auto emitted = XbyakEmitter().Emit(spec, Target{isa});
+    EXPECT_TRUE(std::holds_alternative<Rejection>(emitted));
+    return std::get<Rejection>(emitted).reason;
+  };
+  EXPECT_EQ(reason(Dense(4, 4), IsaLevel::kBaseline), RejectReason::kIsaTooOld);
+  KernelSpec integer = Dense(4, 4);
+  integer.contraction = ir::Contraction::kInteger;
+  EXPECT_EQ(reason(integer, IsaLevel::kAvx2), RejectReason::kContractionKind);
+  KernelSpec bytes = Dense(4, 4);
+  bytes.x = DType::kInt8;
+  EXPECT_EQ(reason(bytes, IsaLevel::kAvx2), RejectReason::kDataType);
+}
+
+}  // namespace
+}  // namespace clikart::codegen
