@@ -12,9 +12,10 @@ namespace clikart {
 // The whole problem that a launch covers: as TileArgs, with all rows, all panels and no scratch.
 struct Launch {
   const Kernel* kernel = nullptr;
-  codegen::TileArgs args;       // rows and panels of the whole output
-  int64_t copies = 1;           // the same kernel on `copies` slices (groups of a convolution, images of a batch)
-  // Adjusts a tile's args for slice i: pointers only. Null when copies is 1.
+  codegen::TileArgs args;  // rows and panels of the whole output
+  int64_t copies = 1;      // the same kernel on `copies` slices (groups of a convolution, images of a batch)
+  // Moves the whole problem's args to slice i: pointers only, before a tile is cut out. Null when
+  // copies is 1.
   void (*bind)(void* context, int64_t copy, codegen::TileArgs& args) = nullptr;
   void* context = nullptr;
   // Set under per_call residency: fills `out` with panels [first, first + count) of slice `copy`.

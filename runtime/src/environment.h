@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "clikart/codegen/target.h"
@@ -11,17 +12,23 @@
 
 namespace clikart {
 
+// The last level that target.h knows: no cap.
+inline constexpr codegen::IsaLevel kWidestIsa = codegen::IsaLevel::kAvx2;
+
+// An empty variable counts as unset. kDisk is accepted and behaves as kMemory: nothing is read from
+// or written to cache_dir.
 struct Environment {
   enum class Cache : uint8_t { kOff, kMemory, kDisk } cache = Cache::kDisk;
-  std::string cache_dir;          // CACHE_DIR
-  int64_t cache_bytes = 64 << 20; // CACHE_SIZE, accepts K, M, G
-  codegen::IsaLevel max_isa;      // MAX_ISA
-  std::string emitter = "auto";   // EMITTER
-  std::optional<int> num_threads; // NUM_THREADS
-  int verbose = 0;                // VERBOSE
+  std::string cache_dir;                   // CACHE_DIR
+  int64_t cache_bytes = 64 << 20;          // CACHE_SIZE, accepts K, M, G
+  codegen::IsaLevel max_isa = kWidestIsa;  // MAX_ISA
+  bool max_isa_given = false;
+  std::string emitter = "auto";               // EMITTER
+  std::optional<int> num_threads;             // NUM_THREADS
+  int verbose = 0;                            // VERBOSE
   ir::MathMode math = ir::MathMode::kNative;  // MATH
-  bool strict = false;            // STRICT
-  bool perf_map = false;          // PERF_MAP
+  bool strict = false;                        // STRICT
+  bool perf_map = false;                      // PERF_MAP
 
   // Of this process, read on first use; the error of a bad value is returned on every call.
   static const absl::StatusOr<Environment>& Get();
@@ -31,7 +38,8 @@ struct Environment {
 // The process's target under MAX_ISA.
 const codegen::Target& HostTarget();
 
-// One whole line to stderr when VERBOSE is at least `level`: "clikart: ...".
+// One whole line to stderr when VERBOSE is at least `level` (0: always): "clikart: ...". One write, no
+// lock, errors ignored: safe on any thread and after fork.
 void Log(int level, std::string_view message);
 
 }  // namespace clikart

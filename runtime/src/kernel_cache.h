@@ -4,49 +4,66 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "clikart/codegen/emitter.h"
 #include "clikart/codegen/kernel.h"
 #include "clikart/runtime.h"
+#include "executable_memory.h"
 
 namespace clikart {
-
-class ExecutableBlock;  // executable_memory.h: frees itself
 
 // A compiled kernel. Plans share it; the cache may drop it while plans still run it.
 struct Kernel {
   codegen::KernelImage image;
   std::string signature;  // spec.ToString() + "@" + isa + "/" + emitter
   std::string emitter;
-  codegen::IsaLevel isa;
+  codegen::IsaLevel isa = codegen::IsaLevel::kBaseline;
   int64_t code_bytes = 0;
   double jit_seconds = 0;
   std::vector<codegen::Rejection> rejections;  // of the emitters before the one that served
-  std::shared_ptr<ExecutableBlock> code;
-  ~Kernel();
+  std::shared_ptr<ExecutableBlock> code;       // null where nothing was generated
+};
+
+// What a cache compiles with, and for what.
+struct KernelCacheOptions {
+  std::span<const codegen::Emitter* const> emitters;  // best first, the one that always serves last
+  codegen::Target target;
+  std::string emitter = "auto";  // or the only one to try before the last
+  bool strict = false;           // a rejection is an error
+  bool keep = true;              // false: every call compiles (CLIKART_CACHE=off)
+  bool perf_map = false;         // append generated code to /tmp/perf-<pid>.map
+  int64_t byte_budget = 64 << 20;
+  absl::StatusOr<std::shared_ptr<ExecutableBlock>> (*make_executable)(std::span<const uint8_t>) = &MakeExecutable;
 };
 
 class KernelCache {
  public:
+  // The process's own, set up from the environment; tests make theirs.
   static KernelCache& Instance();
+  explicit KernelCache(const KernelCacheOptions& options);
+  ~KernelCache();
+  KernelCache(const KernelCache&) = delete;
+  KernelCache& operator=(const KernelCache&) = delete;
 
   // The kernel for `spec` on this process's target, compiled by the first emitter that takes it
-  // (CLIKART_EMITTER narrows the list). With CLIKART_STRICT=1 a fallback past the first candidate is
-  // an error that names the rejections.
+  // (CLIKART_EMITTER narrows the list; its last emitter stays). With CLIKART_STRICT=1 a fallback past the
+  // first candidate is FailedPrecondition and names the rejections. A bad spec or a bad CLIKART_
+  // setting is InvalidArgument.
   absl::StatusOr<std::shared_ptr<const Kernel>> GetOrCompile(const ir::KernelSpec& spec);
   // Counts a refusal that was decided above the emitters (a group that runs side by side, say).
   void CountRejection(std::string_view reason);
 
-  std::vector<KernelInfo> List() const;
+  std::vector<KernelInfo> List() const;  // most recently used first
   KernelStats Stats() const;
   void Clear();
   void SetByteBudget(int64_t bytes);  // CLIKART_CACHE_SIZE; least recently used entries go first
 
  private:
-  KernelCache();
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -15,8 +15,7 @@ void ParallelFor(int64_t count, void (*body)(void* context, int64_t index), void
 template <typename F>
 void ParallelFor(int64_t count, F&& f) {
   using Body = std::remove_reference_t<F>;
-  ParallelFor(
-      count, [](void* context, int64_t index) { (*static_cast<Body*>(context))(index); }, &f);
+  ParallelFor(count, [](void* context, int64_t index) { (*static_cast<Body*>(context))(index); }, &f);
 }
 
 // Threads that a ParallelFor would use now.

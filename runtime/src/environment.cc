@@ -1,0 +1,177 @@
+#include "environment.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "clikart/codegen/emitter.h"
+#include "clikart/runtime.h"
+#include "text.h"
+
+namespace clikart {
+namespace {
+
+using GetEnv = const char* (*)(const char*);
+
+// Reads the settings one by one and keeps the first error.
+class Reader {
+ public:
+  explicit Reader(GetEnv getenv) : getenv_(getenv) {}
+
+  // The value of CLIKART_<name>; empty when unset.
+  std::string Value(std::string_view name) const {
+    const char* value = getenv_(absl::StrCat("CLIKART_", Text(name)).c_str());
+    return value == nullptr ? std::string() : std::string(value);
+  }
+
+  // One of `values`, stored as its index by `store`.
+  template <typename Store>
+  void Choice(std::string_view name, const std::vector<std::string>& values, Store store) {
+    const std::string value = Value(name);
+    if (value.empty()) return;
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (value == values[i]) return store(i);
+    }
+    Fail(name, value, absl::StrCat("one of ", absl::StrJoin(values, ", ")));
+  }
+
+  void Flag(std::string_view name, bool& flag) {
+    Choice(name, {"0", "1"}, [&](size_t i) { flag = i == 1; });
+  }
+
+  void Fail(std::string_view name, const std::string& value, const std::string& expected) {
+    if (!status_.ok()) return;
+    status_ = absl::InvalidArgumentError(
+        absl::StrCat("CLIKART_", Text(name), " is \"", value, "\", but it takes ", expected));
+  }
+
+  const absl::Status& status() const { return status_; }
+
+ private:
+  GetEnv getenv_;
+  absl::Status status_;
+};
+
+// A whole number with an optional K, M or G (powers of 1024).
+std::optional<int64_t> ParseBytes(std::string text) {
+  int shift = 0;
+  if (!text.empty()) {
+    switch (text.back()) {
+      case 'K':
+        shift = 10;
+        break;
+      case 'M':
+        shift = 20;
+        break;
+      case 'G':
+        shift = 30;
+        break;
+      default:
+        break;
+    }
+    if (shift != 0) text.pop_back();
+  }
+  int64_t count = 0;
+  // SimpleAtoi passes spaces and a sign; only digits are meant here.
+  if (text.find_first_not_of("0123456789") != std::string::npos || !absl::SimpleAtoi(text, &count)) return std::nullopt;
+  if (count > (std::numeric_limits<int64_t>::max() >> shift)) return std::nullopt;
+  return count << shift;
+}
+
+std::string DefaultCacheDir(GetEnv getenv) {
+  const char* xdg = getenv("XDG_CACHE_HOME");
+  if (xdg != nullptr && xdg[0] == '/') return absl::StrCat(xdg, "/clikart");
+  const char* home = getenv("HOME");
+  return home != nullptr && home[0] == '/' ? absl::StrCat(home, "/.cache/clikart") : std::string();
+}
+
+std::vector<std::string> EmitterNames() {
+  std::vector<std::string> names = {"auto"};
+  for (const codegen::Emitter* emitter : codegen::Emitters()) names.emplace_back(emitter->name());
+  return names;
+}
+
+const char* ProcessGetEnv(const char* name) { return std::getenv(name); }
+
+}  // namespace
+
+absl::StatusOr<Environment> Environment::Parse(GetEnv getenv) {
+  Environment environment;
+  Reader reader(getenv);
+  reader.Choice("CACHE", {"off", "memory", "disk"}, [&](size_t i) { environment.cache = static_cast<Cache>(i); });
+  environment.cache_dir = reader.Value("CACHE_DIR");
+  if (environment.cache_dir.empty()) environment.cache_dir = DefaultCacheDir(getenv);
+  if (const std::string size = reader.Value("CACHE_SIZE"); !size.empty()) {
+    const std::optional<int64_t> bytes = ParseBytes(size);
+    if (!bytes) reader.Fail("CACHE_SIZE", size, "a number of bytes, or of K, M or G (for example 64M)");
+    environment.cache_bytes = bytes.value_or(environment.cache_bytes);
+  }
+  if (const std::string isa = reader.Value("MAX_ISA"); !isa.empty()) {
+    const absl::StatusOr<codegen::IsaLevel> level = codegen::ParseIsaLevel(isa);
+    if (level.ok()) {
+      environment.max_isa = *level;
+      environment.max_isa_given = true;
+    } else {
+      reader.Fail("MAX_ISA", isa, absl::StrCat("an ISA level: ", level.status().message()));
+    }
+  }
+  const std::vector<std::string> emitters = EmitterNames();
+  reader.Choice("EMITTER", emitters, [&](size_t i) { environment.emitter = emitters[i]; });
+  if (const std::string threads = reader.Value("NUM_THREADS"); !threads.empty()) {
+    const std::optional<int64_t> count = ParseBytes(threads);
+    const bool digits = threads.find_first_not_of("0123456789") == std::string::npos;
+    if (digits && count && *count <= 4096) {
+      environment.num_threads = static_cast<int>(*count);
+    } else {
+      reader.Fail("NUM_THREADS", threads, "a number of threads from 0 (automatic) to 4096");
+    }
+  }
+  reader.Choice("VERBOSE", {"0", "1", "2", "3"}, [&](size_t i) { environment.verbose = static_cast<int>(i); });
+  reader.Choice("MATH", {"native", "exact"}, [&](size_t i) { environment.math = static_cast<ir::MathMode>(i); });
+  reader.Flag("STRICT", environment.strict);
+  reader.Flag("PERF_MAP", environment.perf_map);
+  if (!reader.status().ok()) return reader.status();
+  return environment;
+}
+
+const absl::StatusOr<Environment>& Environment::Get() {
+  static const absl::StatusOr<Environment>* const environment = new absl::StatusOr<Environment>(Parse(ProcessGetEnv));
+  return *environment;
+}
+
+const codegen::Target& HostTarget() {
+  static const codegen::Target target = [] {
+    const auto& environment = Environment::Get();
+    const codegen::IsaLevel cap = environment.ok() ? environment->max_isa : kWidestIsa;
+    const codegen::Target found = codegen::Detect(codegen::CpuidRecord::Host(), cap);
+    if (environment.ok() && environment->max_isa_given && found.isa < cap) {
+      Log(0, absl::StrCat("warning: CLIKART_MAX_ISA is ", Text(codegen::Name(cap)), ", but this CPU has ",
+                          Text(codegen::Name(found.isa)), "; using that"));
+    }
+    return found;
+  }();
+  return target;
+}
+
+absl::Status CheckEnvironment() { return Environment::Get().status(); }
+
+void Log(int level, std::string_view message) {
+  if (level > 0) {
+    const auto& environment = Environment::Get();
+    if (!environment.ok() || environment->verbose < level) return;
+  }
+  const std::string line = absl::StrCat("clikart: ", Text(message), "\n");
+  const int saved = errno;
+  // A closed or full stderr is no reason to fail.
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
+  errno = saved;
+}
+
+}  // namespace clikart

@@ -1,0 +1,286 @@
+#include "kernel_cache.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "environment.h"
+#include "text.h"
+
+namespace clikart {
+namespace {
+
+using codegen::Rejection;
+using codegen::RejectReason;
+using KernelOr = absl::StatusOr<std::shared_ptr<const Kernel>>;
+
+// What an entry holds beside its code: the budget bounds the number of entries too, also of kernels
+// without generated code.
+constexpr int64_t kEntryBytes = 2048;
+
+std::string Describe(const Rejection& rejection) {
+  return absl::StrCat(Text(codegen::Name(rejection.reason)), " (", rejection.detail, ")");
+}
+
+void AppendPerfMap(const Kernel& kernel) {
+  const std::string path = absl::StrCat("/tmp/perf-", getpid(), ".map");
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (file < 0) return;  // a profiler's aid is never a reason to fail
+  const std::string line = absl::StrFormat("%x %x %s\n", reinterpret_cast<uintptr_t>(kernel.code->data()),
+                                           kernel.code->size(), kernel.signature);
+  [[maybe_unused]] const ssize_t written = write(file, line.data(), line.size());
+  close(file);
+}
+
+// One compilation that others may wait for.
+struct Flight {
+  std::condition_variable done;
+  std::optional<KernelOr> result;
+};
+
+}  // namespace
+
+struct KernelCache::Impl {
+  struct Entry {
+    std::shared_ptr<const Kernel> kernel;
+    int64_t hits = 0;
+    std::list<std::string>::iterator place;  // in `order`
+  };
+
+  explicit Impl(const KernelCacheOptions& given) : options(given), budget(given.byte_budget) {}
+
+  KernelOr GetOrCompile(const ir::KernelSpec& spec);
+  KernelOr Compile(const ir::KernelSpec& spec);
+  std::variant<std::shared_ptr<Kernel>, Rejection> TryEmitter(const codegen::Emitter& emitter,
+                                                              const ir::KernelSpec& spec) const;
+  void Keep(const std::string& key, std::shared_ptr<const Kernel> kernel);
+  void EvictTo(int64_t limit, std::vector<std::shared_ptr<const Kernel>>& dropped);
+  void Count(std::string_view reason, std::string_view message);
+  static int64_t CostOf(const Kernel& kernel) { return kernel.code_bytes + kEntryBytes; }
+
+  const KernelCacheOptions options;
+  // pthread mutexes are what POSIX defines across fork: held by the forking thread while it forks
+  // (see Instance), so that the child finds whole maps and can unlock.
+  mutable std::mutex mutex;
+  absl::flat_hash_map<std::string, Entry> entries;  // by the text of the spec
+  absl::flat_hash_map<std::string, std::shared_ptr<Flight>> flights;
+  std::list<std::string> order;  // most recently used first
+  absl::btree_map<std::string, int64_t> rejections;
+  int64_t budget, bytes = 0, code_bytes = 0, compiled = 0, hits = 0;
+};
+
+KernelOr KernelCache::Impl::GetOrCompile(const ir::KernelSpec& spec) {
+  const std::string key = spec.ToString();
+  std::shared_ptr<Flight> flight;
+  {
+    std::unique_lock lock(mutex);
+    if (const auto found = entries.find(key); found != entries.end()) {
+      ++hits;
+      ++found->second.hits;
+      order.splice(order.begin(), order, found->second.place);
+      return found->second.kernel;
+    }
+    std::shared_ptr<Flight>& slot = flights[key];
+    if (slot != nullptr) {
+      flight = slot;
+      flight->done.wait(lock, [&] { return flight->result.has_value(); });
+      if (flight->result->ok()) ++hits;
+      return *flight->result;
+    }
+    slot = flight = std::make_shared<Flight>();
+  }
+  KernelOr result = Compile(spec);
+  std::vector<std::shared_ptr<const Kernel>> dropped;  // their code is unmapped after the lock
+  {
+    const std::lock_guard lock(mutex);
+    if (result.ok()) {
+      ++compiled;
+      if (options.keep) Keep(key, *result);
+      EvictTo(budget, dropped);
+    }
+    flight->result = result;
+    flights.erase(key);
+  }
+  flight->done.notify_all();
+  return result;
+}
+
+KernelOr KernelCache::Impl::Compile(const ir::KernelSpec& spec) {
+  if (const absl::Status status = spec.Verify(); !status.ok()) return status;
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<Rejection> rejections_before;
+  bool fell_back = false;
+  for (const codegen::Emitter* emitter : options.emitters) {
+    const bool last = emitter == options.emitters.back();
+    if (options.emitter != "auto" && options.emitter != emitter->name() && !last) {
+      rejections_before.push_back({RejectReason::kDisabled, absl::StrCat("CLIKART_EMITTER is ", options.emitter)});
+      continue;
+    }
+    auto answer = TryEmitter(*emitter, spec);
+    if (const Rejection* rejection = std::get_if<Rejection>(&answer)) {
+      Count(codegen::Name(rejection->reason),
+            absl::StrCat(Text(emitter->name()), " rejects ", spec.ToString(), ": ", Describe(*rejection)));
+      rejections_before.push_back(*rejection);
+      fell_back = true;
+      continue;
+    }
+    if (fell_back && options.strict) break;
+    std::shared_ptr<Kernel> kernel = std::get<std::shared_ptr<Kernel>>(std::move(answer));
+    kernel->rejections = std::move(rejections_before);
+    kernel->jit_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (options.perf_map && kernel->code != nullptr) AppendPerfMap(*kernel);
+    Log(1, absl::StrFormat("compiled %s: %d bytes in %.3f ms", kernel->signature, kernel->code_bytes,
+                           kernel->jit_seconds * 1e3));
+    return std::shared_ptr<const Kernel>(std::move(kernel));
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      options.strict ? "CLIKART_STRICT=1 and no first-choice kernel serves " : "no emitter serves ", spec.ToString(),
+      ": ", absl::StrJoin(rejections_before, "; ", [](std::string* out, const Rejection& rejection) {
+        absl::StrAppend(out, Describe(rejection));
+      })));
+}
+
+std::variant<std::shared_ptr<Kernel>, Rejection> KernelCache::Impl::TryEmitter(const codegen::Emitter& emitter,
+                                                                               const ir::KernelSpec& spec) const {
+  auto answer = emitter.Emit(spec, options.target);
+  if (Rejection* rejection = std::get_if<Rejection>(&answer)) return std::move(*rejection);
+  codegen::EmittedKernel& emitted = std::get<codegen::EmittedKernel>(answer);
+  auto kernel = std::make_shared<Kernel>();
+  if (!emitted.code.empty()) {
+    auto block = options.make_executable(emitted.code);
+    if (!block.ok()) return Rejection{RejectReason::kExecutableMemory, std::string(block.status().message())};
+    kernel->code = *std::move(block);
+    for (size_t i = 0; i < emitted.entry_offsets.size(); ++i) {
+      const int32_t offset = emitted.entry_offsets[i];
+      if (offset >= 0) kernel->image.entries[i] = kernel->code->data() + offset;
+    }
+  }
+  kernel->code_bytes = static_cast<int64_t>(emitted.code.size());
+  kernel->emitter = emitted.emitter;
+  kernel->isa = emitted.isa;
+  kernel->signature = absl::StrCat(spec.ToString(), "@", Text(codegen::Name(emitted.isa)), "/", emitted.emitter);
+  kernel->image.spec = std::move(emitted.spec);
+  kernel->image.schedule = emitted.schedule;
+  kernel->image.run = emitted.run;
+  return kernel;
+}
+
+void KernelCache::Impl::Keep(const std::string& key, std::shared_ptr<const Kernel> kernel) {
+  bytes += CostOf(*kernel);
+  code_bytes += kernel->code_bytes;
+  order.push_front(key);
+  entries[key] = Entry{std::move(kernel), 0, order.begin()};
+}
+
+void KernelCache::Impl::EvictTo(int64_t limit, std::vector<std::shared_ptr<const Kernel>>& dropped) {
+  while (bytes > limit && !order.empty()) {
+    const auto found = entries.find(order.back());
+    bytes -= CostOf(*found->second.kernel);
+    code_bytes -= found->second.kernel->code_bytes;
+    dropped.push_back(std::move(found->second.kernel));
+    entries.erase(found);
+    order.pop_back();
+  }
+}
+
+void KernelCache::Impl::Count(std::string_view reason, std::string_view message) {
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex);
+    first = ++rejections[std::string(reason)] == 1;
+  }
+  if (first) Log(1, message);
+}
+
+KernelCache::KernelCache(const KernelCacheOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+KernelCache::~KernelCache() = default;
+
+KernelCache& KernelCache::Instance() {
+  static KernelCache* const cache = [] {
+    KernelCacheOptions options;
+    options.emitters = codegen::Emitters();
+    options.target = HostTarget();
+    if (const auto& environment = Environment::Get(); environment.ok()) {
+      options.emitter = environment->emitter;
+      options.strict = environment->strict;
+      options.keep = environment->cache != Environment::Cache::kOff;
+      options.perf_map = environment->perf_map;
+      options.byte_budget = environment->cache_bytes;
+    }
+    auto* made = new KernelCache(options);
+    pthread_atfork([] { Instance().impl_->mutex.lock(); }, [] { Instance().impl_->mutex.unlock(); },
+                   [] {
+                     // The threads that were compiling are not here: their signatures start anew. Their
+                     // flights stay allocated, for a condition variable with waiters must not be destroyed.
+                     Impl& impl = *Instance().impl_;
+                     for (auto& [key, flight] : impl.flights) new std::shared_ptr<Flight>(std::move(flight));
+                     impl.flights.clear();
+                     impl.mutex.unlock();
+                   });
+    return made;
+  }();
+  return *cache;
+}
+
+KernelOr KernelCache::GetOrCompile(const ir::KernelSpec& spec) {
+  if (const absl::Status& status = CheckEnvironment(); !status.ok()) return status;
+  return impl_->GetOrCompile(spec);
+}
+
+void KernelCache::CountRejection(std::string_view reason) {
+  impl_->Count(reason, absl::StrCat("not fused: ", Text(reason)));
+}
+
+std::vector<KernelInfo> KernelCache::List() const {
+  std::vector<KernelInfo> list;
+  const std::lock_guard lock(impl_->mutex);
+  list.reserve(impl_->order.size());
+  for (const std::string& key : impl_->order) {
+    const Impl::Entry& entry = impl_->entries.at(key);
+    const Kernel& kernel = *entry.kernel;
+    list.push_back({kernel.signature, kernel.emitter, std::string(codegen::Name(kernel.isa)), kernel.code_bytes,
+                    kernel.jit_seconds, entry.hits});
+  }
+  return list;
+}
+
+KernelStats KernelCache::Stats() const {
+  const std::lock_guard lock(impl_->mutex);
+  KernelStats stats;
+  stats.entries = static_cast<int64_t>(impl_->entries.size());
+  stats.code_bytes = impl_->code_bytes;
+  stats.compiled = impl_->compiled;
+  stats.hits = impl_->hits;
+  stats.rejections = impl_->rejections;
+  return stats;
+}
+
+void KernelCache::Clear() {
+  std::vector<std::shared_ptr<const Kernel>> dropped;
+  const std::lock_guard lock(impl_->mutex);
+  impl_->EvictTo(0, dropped);
+}
+
+void KernelCache::SetByteBudget(int64_t bytes) {
+  std::vector<std::shared_ptr<const Kernel>> dropped;
+  const std::lock_guard lock(impl_->mutex);
+  impl_->budget = bytes;
+  impl_->EvictTo(bytes, dropped);
+}
+
+std::vector<KernelInfo> ListKernels() { return KernelCache::Instance().List(); }
+KernelStats GetKernelStats() { return KernelCache::Instance().Stats(); }
+void ClearKernels() { KernelCache::Instance().Clear(); }
+
+}  // namespace clikart
