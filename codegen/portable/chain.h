@@ -1,0 +1,14 @@
+// The fma chains of numerics rule 1 and of one group of rule 3.
+#pragma once
+
+#include <cstdint>
+
+#include "tile.h"
+
+namespace clikart::codegen::portable {
+
+// For each row r and lane l: acc[r * kLanes + l] = fma(x[r * x_stride + k], w[k * kLanes + l], acc[...]) for k = 0 ..
+// steps - 1 in this order. Each output is one chain; several run side by side.
+void ExtendChains(const float* x, int64_t x_stride, int64_t rows, const float* w, int64_t steps, float* acc);
+
+}  // namespace clikart::codegen::portable

@@ -1,0 +1,52 @@
+// Float weights in panels: numerics rule 1.
+#include <algorithm>
+#include <cstring>
+
+#include "chain.h"
+#include "clikart/ir/panel_layout.h"
+#include "tile.h"
+
+namespace clikart::codegen::portable {
+namespace {
+
+constexpr int64_t kSteps = 128;  // of a panel that are widened at a time
+
+// `steps` k steps of a panel as f32 with the lanes in order.
+void WidenSteps(const ir::PanelLayout& layout, const std::byte* from, int64_t steps, float* to) {
+  Widen(layout.dtype, from, steps * kLanes, to);
+  if (layout.LanePosition(1) == 1) return;
+  float in_order[kLanes];
+  for (int64_t k = 0; k < steps; ++k, to += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) in_order[lane] = to[layout.LanePosition(lane)];
+    std::memcpy(to, in_order, sizeof in_order);
+  }
+}
+
+}  // namespace
+
+void ContractFloat(const ir::KernelSpec& spec, const TileArgs& args, int64_t first, Columns columns,
+                   Accumulators& accumulators) {
+  const ir::PanelLayout layout{spec.n, spec.depth(), spec.w, spec.gated()};
+  const int64_t rows = accumulators.rows(), depth = spec.depth(), width = layout.OutputsPerPanel();
+  const std::vector<float> x = WidenRows(spec, args, first, rows);
+  float steps_f32[kSteps * kLanes];
+  for (int64_t panel = 0; panel * width < columns.count(); ++panel) {
+    float lanes[kRowBlock * kLanes] = {};
+    const std::byte* weights = args.weights + panel * layout.PanelBytes();
+    for (int64_t k = 0; k < depth; k += kSteps) {
+      const int64_t steps = std::min(kSteps, depth - k);
+      WidenSteps(layout, weights + k * layout.StepBytes(), steps, steps_f32);
+      ExtendChains(x.data() + k, depth, rows, steps_f32, steps, lanes);
+    }
+    // A gated panel holds its gates in the first lanes and the ups of the same outputs in the others.
+    const int64_t used = std::min(width, columns.count() - panel * width);
+    for (int64_t plane = 0; plane < accumulators.planes(); ++plane) {
+      for (int64_t row = 0; row < rows; ++row) {
+        std::memcpy(accumulators.Row(plane, row) + panel * width, lanes + row * kLanes + plane * width,
+                    static_cast<size_t>(used) * sizeof(float));
+      }
+    }
+  }
+}
+
+}  // namespace clikart::codegen::portable

@@ -1,0 +1,88 @@
+// Quantized weights, float inputs: numerics rule 3.
+#include <algorithm>
+#include <cmath>
+
+#include "chain.h"
+#include "quant_rows.h"
+#include "tile.h"
+
+namespace clikart::codegen::portable {
+namespace {
+
+constexpr int64_t kSteps = 128;  // columns decoded at a time
+
+// x with its columns in the segment's order: [rows, k].
+std::vector<float> Reorder(const std::vector<float>& x, int64_t rows, const ColumnOrder& order) {
+  const size_t k = order.columns.size();
+  std::vector<float> reordered(x.size());
+  for (size_t row = 0; row < static_cast<size_t>(rows); ++row) {
+    for (size_t i = 0; i < k; ++i) reordered[row * k + i] = x[row * k + static_cast<size_t>(order.columns[i])];
+  }
+  return reordered;
+}
+
+// Columns [begin, end) of the order, for weight rows [first, first + count), as [step, lane].
+void DecodeColumns(const WeightReader& reader, const SegmentRows& run, const ColumnOrder& order, int64_t group,
+                   int64_t begin, int64_t end, float* to) {
+  for (int64_t lane = 0; lane < run.count; ++lane) {
+    const int64_t row = run.first + lane;
+    const int32_t zero_point = reader.ZeroPoint(row, group);
+    for (int64_t i = begin; i < end; ++i) {
+      const uint8_t code = reader.Code(row, order.columns[static_cast<size_t>(i)]);
+      to[(i - begin) * kLanes + lane] = reader.Value(code, zero_point);
+    }
+  }
+}
+
+// The accumulators of up to kLanes weight rows: acc[row * kLanes + lane], from +0.
+void ContractRun(const WeightReader& reader, const SegmentRows& run, const ColumnOrder& order,
+                 const std::vector<float>& x, int64_t rows, float* acc) {
+  const auto k = static_cast<int64_t>(order.columns.size());
+  float decoded[kSteps * kLanes] = {};
+  for (int64_t group = 0; group < order.groups(); ++group) {
+    float t[kRowBlock * kLanes] = {};
+    const int64_t end = order.begin[static_cast<size_t>(group) + 1];
+    for (int64_t i = order.begin[static_cast<size_t>(group)]; i < end; i += kSteps) {
+      const int64_t stop = std::min(i + kSteps, end);
+      DecodeColumns(reader, run, order, group, i, stop, decoded);
+      ExtendChains(x.data() + i, k, rows, decoded, stop - i, t);
+    }
+    for (int64_t lane = 0; lane < run.count; ++lane) {
+      const float scale = reader.Scale(run.first + lane, group);
+      for (int64_t row = 0; row < rows; ++row) {
+        float& sum = acc[row * kLanes + lane];
+        sum = std::fma(t[row * kLanes + lane], scale, sum);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void ContractWeightOnly(const ir::KernelSpec& spec, const TileArgs& args, int64_t first, Columns columns,
+                        Accumulators& accumulators) {
+  const int64_t rows = accumulators.rows();
+  const std::vector<float> x = WidenRows(spec, args, first, rows);
+  for (int64_t plane = 0; plane < accumulators.planes(); ++plane) {
+    const QuantSegment* segment = nullptr;
+    ColumnOrder order;
+    std::vector<float> reordered;
+    for (int64_t column = 0; column < columns.count();) {
+      const int64_t weight_row = FirstWeightRow(spec, plane) + columns.begin + column;
+      const SegmentRows run = RowsFrom(args.segments, weight_row, std::min(kLanes, columns.count() - column));
+      if (run.segment != segment) {
+        segment = run.segment;
+        order = OrderOf(spec, *segment);
+        reordered = spec.act_order ? Reorder(x, rows, order) : x;
+      }
+      float acc[kRowBlock * kLanes] = {};
+      ContractRun(WeightReader(spec, *segment), run, order, reordered, rows, acc);
+      for (int64_t row = 0; row < rows; ++row) {
+        std::copy_n(acc + row * kLanes, run.count, accumulators.Row(plane, row) + column);
+      }
+      column += run.count;
+    }
+  }
+}
+
+}  // namespace clikart::codegen::portable
