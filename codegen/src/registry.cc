@@ -1,12 +1,13 @@
 #include <array>
 
+#include "../portable/portable_emitter.h"
 #include "../xbyak/xbyak_emitter.h"
 #include "clikart/codegen/emitter.h"
 
 namespace clikart::codegen {
 
 std::span<const Emitter* const> Emitters() {
-  static const std::array<const Emitter*, 1> emitters = {&XbyakEmitter()};
+  static const std::array<const Emitter*, 2> emitters = {&XbyakEmitter(), &PortableEmitter()};
   return emitters;
 }
 
