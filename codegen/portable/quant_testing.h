@@ -1,0 +1,61 @@
+// For tests of quantized kernels: problems in values, run with every buffer between guard pages, and
+// two references: rule 3 and rule 6 word by word, and the plain formula in double precision.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "../src/kernel_testing.h"
+#include "clikart/codegen/kernel.h"
+
+namespace clikart::codegen {
+
+// One part's weight; every array is row by row.
+struct QuantPart {
+  int64_t rows = 0;
+  std::vector<uint8_t> codes;        // [rows, k], one code each, signed ones as their bits
+  std::vector<uint32_t> scales;      // [rows, groups], as stored
+  std::vector<uint8_t> zero_points;  // [rows, groups] or empty
+  std::vector<int32_t> g_idx;        // [k] or empty
+  float global_scale = 1.0f;
+};
+
+struct QuantProblem {
+  ir::KernelSpec spec;
+  int64_t rows = 0;
+  std::vector<float> x;  // [rows, k]; kInteger: whole numbers
+  std::vector<QuantPart> parts;
+  std::vector<float> bias;  // [n], empty without one
+  // kInteger only
+  std::vector<float> weight_scale;  // [n]
+  float input_scale = 1.0f, output_scale = 1.0f;
+  int32_t input_zero_point = 0, output_zero_point = 0;
+};
+
+// The stored bits of a scale; exact values only.
+uint32_t ScaleBits(ir::ScaleType type, float scale);
+
+// A part of random codes, zero points and scales between 0.25 and 2 (of either sign where the type
+// has one).
+QuantPart RandomPart(const ir::KernelSpec& spec, int64_t rows, uint64_t seed);
+// Random x, parts of the given sizes and, where the spec wants one, a bias.
+QuantProblem RandomQuantProblem(const ir::KernelSpec& spec, int64_t rows, std::vector<int64_t> part_rows,
+                                uint64_t seed);
+
+// [rows, outputs] as float.
+std::vector<float> RunQuant(const QuantProblem& problem, GuardedBuffer::Edge edge, int64_t tile_rows,
+                            int64_t tile_panels);
+inline std::vector<float> RunQuant(const QuantProblem& problem) {
+  return RunQuant(problem, GuardedBuffer::Edge::kEnd, problem.rows, 1000);
+}
+
+// Rule 3 or 6, word by word, through bias, activation and the one rounding.
+std::vector<float> WordByWord(const QuantProblem& problem);
+
+// x times scale * (code - zero point), without bias and activation, in double; and the sum of magnitudes.
+struct DoubleResult {
+  std::vector<double> y, magnitude;  // [rows, n]
+};
+DoubleResult InDouble(const QuantProblem& problem);
+
+}  // namespace clikart::codegen

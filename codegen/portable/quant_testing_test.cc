@@ -1,0 +1,342 @@
+#include "quant_testing.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <variant>
+
+#include "clikart/ir/panel_layout.h"
+#include "portable_emitter.h"
+
+namespace clikart::codegen {
+namespace {
+
+using ir::Contraction;
+
+int64_t Groups(const ir::KernelSpec& spec) { return spec.scheme ? spec.scheme->GroupCount(spec.k) : 0; }
+
+std::unique_ptr<GuardedBuffer> Guarded(const void* data, size_t bytes, GuardedBuffer::Edge edge) {
+  auto buffer = std::make_unique<GuardedBuffer>(bytes, edge);
+  if (bytes > 0) std::memcpy(buffer->data(), data, bytes);
+  return buffer;
+}
+
+template <typename T>
+std::unique_ptr<GuardedBuffer> Guarded(const std::vector<T>& values, GuardedBuffer::Edge edge) {
+  return Guarded(values.data(), values.size() * sizeof(T), edge);
+}
+
+// The checkpoint's bytes: nibbles low first, an unused last nibble filled with ones.
+std::vector<uint8_t> PackCodes(const ir::KernelSpec& spec, const QuantPart& part) {
+  if (!spec.scheme || spec.scheme->bits == 8) return part.codes;
+  const int64_t row_bytes = (spec.k + 1) / 2;
+  std::vector<uint8_t> packed(static_cast<size_t>(part.rows * row_bytes), spec.k % 2 == 0 ? 0x00 : 0xf0);
+  for (int64_t row = 0; row < part.rows; ++row) {
+    for (int64_t k = 0; k < spec.k; ++k) {
+      uint8_t& byte = packed[static_cast<size_t>(row * row_bytes + k / 2)];
+      const uint8_t code = part.codes[static_cast<size_t>(row * spec.k + k)];
+      byte = static_cast<uint8_t>(k % 2 == 0 ? (byte & 0xf0) | code : (byte & 0x0f) | code << 4);
+    }
+  }
+  return packed;
+}
+
+std::vector<uint8_t> StoredScales(const ir::KernelSpec& spec, const QuantPart& part) {
+  if (!spec.scheme) return {};
+  const size_t size = ir::SizeOf(spec.scheme->ScaleDType());
+  std::vector<uint8_t> bytes(part.scales.size() * size);
+  for (size_t i = 0; i < part.scales.size(); ++i) std::memcpy(bytes.data() + i * size, &part.scales[i], size);
+  return bytes;
+}
+
+float Load(ir::DType dtype, const std::byte* from) {
+  if (dtype == ir::DType::kInt8) return static_cast<int8_t>(*from);
+  if (dtype == ir::DType::kUInt8) return static_cast<uint8_t>(*from);
+  return LoadElement(dtype, from);
+}
+
+void Store(ir::DType dtype, float value, std::byte* to) {
+  if (ir::IsFloat(dtype)) return StoreElement(dtype, value, to);
+  *to = static_cast<std::byte>(static_cast<int>(value) & 0xff);
+}
+
+// A weight row's part and row in it.
+std::pair<const QuantPart*, int64_t> Locate(const QuantProblem& problem, int64_t n) {
+  for (const QuantPart& part : problem.parts) {
+    if (n < part.rows) return {&part, n};
+    n -= part.rows;
+  }
+  return {nullptr, 0};
+}
+
+int64_t GroupOf(const ir::KernelSpec& spec, const QuantPart& part, int64_t k) {
+  if (!part.g_idx.empty()) return part.g_idx[static_cast<size_t>(k)];
+  return spec.scheme->group_size == -1 ? 0 : k / spec.scheme->group_size;
+}
+
+int32_t ZeroPoint(const ir::KernelSpec& spec, const QuantPart& part, int64_t row, int64_t group) {
+  if (!part.zero_points.empty()) return part.zero_points[static_cast<size_t>(row * Groups(spec) + group)];
+  return spec.scheme->codebook == ir::Codebook::kInteger && spec.scheme->bits == 4 ? 8 : 0;
+}
+
+float Scale(const ir::KernelSpec& spec, const QuantPart& part, int64_t row, int64_t group) {
+  const float scale =
+      ir::DecodeScale(spec.scheme->scale_type, part.scales[static_cast<size_t>(row * Groups(spec) + group)]);
+  return spec.scheme->HasGlobalScale() ? scale * part.global_scale : scale;
+}
+
+float Difference(const ir::KernelSpec& spec, const QuantPart& part, int64_t row, int64_t k) {
+  const uint8_t code = part.codes[static_cast<size_t>(row * spec.k + k)];
+  if (!spec.scheme) return static_cast<int8_t>(code);
+  return ir::DecodeCode(*spec.scheme, code) - static_cast<float>(ZeroPoint(spec, part, row, GroupOf(spec, part, k)));
+}
+
+float OneWeightOnly(const QuantProblem& problem, int64_t m, int64_t n) {
+  const ir::KernelSpec& spec = problem.spec;
+  const auto [part, row] = Locate(problem, n);
+  float acc = 0.0f;
+  for (int64_t group = 0; group < Groups(spec); ++group) {
+    float t = 0.0f;
+    for (int64_t k = 0; k < spec.k; ++k) {
+      if (GroupOf(spec, *part, k) != group) continue;
+      t = std::fma(problem.x[static_cast<size_t>(m * spec.k + k)], Difference(spec, *part, row, k), t);
+    }
+    acc = std::fma(t, Scale(spec, *part, row, group), acc);
+  }
+  return acc;
+}
+
+float OneRowInt8(const QuantProblem& problem, int64_t m, int64_t n) {
+  const ir::KernelSpec& spec = problem.spec;
+  const auto [part, row] = Locate(problem, n);
+  const float* x = problem.x.data() + m * spec.k;
+  float largest = 0.0f;
+  for (int64_t k = 0; k < spec.k; ++k) {
+    if (!std::isfinite(x[k])) return NAN;
+    largest = std::max(largest, std::fabs(x[k]));
+  }
+  const float s = largest / 127.0f;
+  float acc = 0.0f;
+  for (int64_t group = 0; group < Groups(spec); ++group) {
+    int64_t dot = 0;
+    for (int64_t k = 0; k < spec.k; ++k) {
+      if (GroupOf(spec, *part, k) != group || s == 0.0f) continue;
+      const float code = std::nearbyint(std::min(std::max(x[k] / s, -127.0f), 127.0f));
+      dot += static_cast<int64_t>(code) * static_cast<int64_t>(Difference(spec, *part, row, k));
+    }
+    acc = std::fma(static_cast<float>(dot), s * Scale(spec, *part, row, group), acc);
+  }
+  return acc;
+}
+
+float OneInteger(const QuantProblem& problem, int64_t m, int64_t n) {
+  const ir::KernelSpec& spec = problem.spec;
+  const auto [part, row] = Locate(problem, n);
+  int64_t dot = 0;
+  for (int64_t k = 0; k < spec.k; ++k) {
+    const auto x = static_cast<int64_t>(problem.x[static_cast<size_t>(m * spec.k + k)]) - problem.input_zero_point;
+    dot += x * static_cast<int64_t>(Difference(spec, *part, row, k));
+  }
+  const float scale = problem.input_scale * problem.weight_scale[static_cast<size_t>(n)];
+  return std::fma(static_cast<float>(dot), scale, problem.bias.empty() ? -0.0f : problem.bias[static_cast<size_t>(n)]);
+}
+
+float Rounded(const QuantProblem& problem, float value) {
+  const ir::KernelSpec& spec = problem.spec;
+  if (spec.requantize) {
+    const double low = spec.y == ir::DType::kInt8 ? -128 : 0;
+    const double code = std::nearbyint(value / problem.output_scale) + static_cast<double>(problem.output_zero_point);
+    return static_cast<float>(std::min(std::max(code, low), low + 255));
+  }
+  std::byte element[4];
+  StoreElement(spec.y, value, element);
+  return LoadElement(spec.y, element);
+}
+
+}  // namespace
+
+uint32_t ScaleBits(ir::ScaleType type, float scale) {
+  switch (type) {
+    case ir::ScaleType::kFloat32:
+      return std::bit_cast<uint32_t>(scale);
+    case ir::ScaleType::kFloat16:
+      return ir::FloatToHalf(scale);
+    case ir::ScaleType::kBFloat16:
+      return ir::FloatToBFloat16(scale);
+    case ir::ScaleType::kE8m0:
+    case ir::ScaleType::kE4m3:
+      break;
+  }
+  for (uint32_t bits = 0; bits < 256; ++bits) {
+    if (ir::DecodeScale(type, bits) == scale) return bits;
+  }
+  ADD_FAILURE() << scale << " is no scale of that type";
+  return 0;
+}
+
+QuantPart RandomPart(const ir::KernelSpec& spec, int64_t rows, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  QuantPart part;
+  part.rows = rows;
+  const bool nibbles = spec.scheme && spec.scheme->bits == 4;
+  for (int64_t i = 0; i < rows * spec.k; ++i) {
+    auto code = static_cast<uint8_t>(random() & (nibbles ? 15 : 255));
+    if (spec.scheme && spec.scheme->codebook >= ir::Codebook::kE4m3) code &= 0xdb;  // no NaN or infinity among them
+    part.codes.push_back(code);
+  }
+  if (!spec.scheme) return part;
+  for (int64_t i = 0; i < rows * Groups(spec); ++i) {
+    const float power = std::ldexp(1.0f, static_cast<int>(random() % 4) - 2);
+    const bool plain = spec.scheme->scale_type == ir::ScaleType::kE8m0;
+    part.scales.push_back(ScaleBits(spec.scheme->scale_type, plain ? power : random() % 2 ? 1.25f * power : -power));
+    if (!spec.scheme->symmetric) part.zero_points.push_back(static_cast<uint8_t>(random() & (nibbles ? 15 : 255)));
+  }
+  if (spec.act_order) {
+    for (int64_t k = 0; k < spec.k; ++k)
+      part.g_idx.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(Groups(spec))));
+  }
+  if (spec.scheme->HasGlobalScale()) part.global_scale = 0.3f;
+  return part;
+}
+
+QuantProblem RandomQuantProblem(const ir::KernelSpec& spec, int64_t rows, std::vector<int64_t> part_rows,
+                                uint64_t seed) {
+  EXPECT_TRUE(spec.Verify().ok()) << spec.Verify();
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  QuantProblem problem;
+  problem.spec = spec;
+  problem.rows = rows;
+  for (int64_t i = 0; i < rows * spec.k; ++i) {
+    std::byte element[4];
+    const float value = ir::IsFloat(spec.x) ? normal(random) : static_cast<float>(random() & 255);
+    Store(spec.x, value, element);
+    problem.x.push_back(Load(spec.x, element));
+  }
+  for (int64_t part : part_rows) problem.parts.push_back(RandomPart(spec, part, random()));
+  for (int64_t i = 0; i < spec.n; ++i) {
+    if (spec.bias == ir::BiasKind::kFloat32) problem.bias.push_back(normal(random));
+    problem.weight_scale.push_back(0.01f + std::fabs(normal(random)));
+  }
+  if (spec.contraction == Contraction::kInteger) {
+    problem.input_scale = 0.03f;
+    problem.input_zero_point = spec.x == ir::DType::kInt8 ? -5 : 131;
+    problem.output_scale = 20.0f;
+    problem.output_zero_point = spec.y == ir::DType::kInt8 ? 3 : 120;
+  }
+  return problem;
+}
+
+std::vector<float> RunQuant(const QuantProblem& problem, GuardedBuffer::Edge edge, int64_t tile_rows,
+                            int64_t tile_panels) {
+  const ir::KernelSpec& spec = problem.spec;
+  const LoadedKernel kernel(std::get<EmittedKernel>(PortableEmitter().Emit(spec, Target{})));
+  const auto x_size = static_cast<int64_t>(ir::SizeOf(spec.x)), y_size = static_cast<int64_t>(ir::SizeOf(spec.y));
+  const int64_t x_stride = (spec.k + 1) * x_size, y_stride = (spec.outputs() + 3) * y_size;
+  if (problem.rows == 0) return {};
+  GuardedBuffer x(static_cast<size_t>((problem.rows - 1) * x_stride + spec.k * x_size), edge);
+  std::memset(x.data(), 0xff, x.bytes());
+  for (int64_t i = 0; i < problem.rows * spec.k; ++i) {
+    Store(spec.x, problem.x[static_cast<size_t>(i)], x.data() + i / spec.k * x_stride + i % spec.k * x_size);
+  }
+  std::vector<std::unique_ptr<GuardedBuffer>> buffers;
+  const auto keep = [&](std::unique_ptr<GuardedBuffer> buffer) {
+    buffers.push_back(std::move(buffer));
+    return buffers.back().get();
+  };
+  std::vector<QuantSegment> segments;
+  for (const QuantPart& part : problem.parts) {
+    QuantSegment segment;
+    segment.rows = part.rows;
+    segment.codes = keep(Guarded(PackCodes(spec, part), edge))->data();
+    segment.scales = keep(Guarded(StoredScales(spec, part), edge))->data();
+    if (!part.zero_points.empty()) segment.zero_points = keep(Guarded(part.zero_points, edge))->data();
+    if (!part.g_idx.empty()) segment.g_idx = keep(Guarded(part.g_idx, edge))->as<int32_t>();
+    segment.global_scale = part.global_scale;
+    segments.push_back(segment);
+  }
+  const ir::PanelLayout layout{spec.n, spec.depth(), spec.w, spec.gated()};
+  std::vector<float> padded_bias = problem.bias;
+  if (!padded_bias.empty()) padded_bias.resize(static_cast<size_t>(layout.Panels() * layout.OutputsPerPanel()));
+  const GuardedBuffer* bias = keep(Guarded(padded_bias, edge));
+  IntegerQuant integer;
+  integer.weight_scale = keep(Guarded(problem.weight_scale, edge))->as<float>();
+  integer.input_scale = problem.input_scale;
+  integer.input_zero_point = problem.input_zero_point;
+  integer.output_scale = problem.output_scale;
+  integer.output_zero_point = problem.output_zero_point;
+  GuardedBuffer y(static_cast<size_t>((problem.rows - 1) * y_stride + spec.outputs() * y_size), edge);
+  constexpr std::byte kCanary{0xa5};
+  std::fill_n(y.data(), y.bytes(), kCanary);
+  for (int64_t row = 0; row < problem.rows; row += tile_rows) {
+    for (int64_t panel = 0; panel < layout.Panels(); panel += tile_panels) {
+      TileArgs args;
+      args.x = x.data() + row * x_stride;
+      args.x_stride = x_stride;
+      args.rows = std::min(tile_rows, problem.rows - row);
+      args.segments = segments;
+      args.integer = spec.contraction == Contraction::kInteger ? &integer : nullptr;
+      args.first_panel = panel;
+      args.panels = std::min(tile_panels, layout.Panels() - panel);
+      args.bias = problem.bias.empty() ? nullptr : bias->as<float>();
+      args.y = y.data() + row * y_stride;
+      args.y_stride = y_stride;
+      kernel.Run(args);
+    }
+  }
+  std::vector<float> result;
+  for (int64_t row = 0; row < problem.rows; ++row) {
+    const std::byte* from = y.data() + row * y_stride;
+    for (int64_t i = 0; i < spec.outputs(); ++i) result.push_back(Load(spec.y, from + i * y_size));
+    if (row + 1 == problem.rows) break;
+    for (int64_t i = spec.outputs() * y_size; i < y_stride; ++i) EXPECT_EQ(from[i], kCanary) << "after row " << row;
+  }
+  return result;
+}
+
+std::vector<float> WordByWord(const QuantProblem& problem) {
+  const ir::KernelSpec& spec = problem.spec;
+  const auto contract = [&](int64_t m, int64_t n) {
+    if (spec.contraction == Contraction::kInteger) return OneInteger(problem, m, n);
+    const float acc =
+        spec.contraction == Contraction::kRowInt8 ? OneRowInt8(problem, m, n) : OneWeightOnly(problem, m, n);
+    return problem.bias.empty() ? acc : acc + problem.bias[static_cast<size_t>(n)];
+  };
+  std::vector<float> y;
+  for (int64_t m = 0; m < problem.rows; ++m) {
+    for (int64_t o = 0; o < spec.outputs(); ++o) {
+      const float inputs[] = {contract(m, o), spec.gated() ? contract(m, spec.n / 2 + o) : 0.0f};
+      y.push_back(Rounded(problem, ir::Evaluate(ir::ProgramOf(spec.activation), inputs)));
+    }
+  }
+  return y;
+}
+
+DoubleResult InDouble(const QuantProblem& problem) {
+  const ir::KernelSpec& spec = problem.spec;
+  DoubleResult result;
+  for (int64_t m = 0; m < problem.rows; ++m) {
+    for (int64_t n = 0; n < spec.n; ++n) {
+      const auto [part, row] = Locate(problem, n);
+      double y = 0, magnitude = 0;
+      for (int64_t k = 0; k < spec.k; ++k) {
+        const double scale = ir::DecodeScale(
+            spec.scheme->scale_type, part->scales[static_cast<size_t>(row * Groups(spec) + GroupOf(spec, *part, k))]);
+        const double product = static_cast<double>(problem.x[static_cast<size_t>(m * spec.k + k)]) *
+                               Difference(spec, *part, row, k) * scale * static_cast<double>(part->global_scale);
+        y += product;
+        magnitude += std::fabs(product);
+      }
+      result.y.push_back(y);
+      result.magnitude.push_back(magnitude);
+    }
+  }
+  return result;
+}
+
+}  // namespace clikart::codegen
