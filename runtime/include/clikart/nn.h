@@ -42,6 +42,7 @@ enum class Residency : uint8_t { kPacked, kPerCall };
 enum class Compute : uint8_t { kFloat, kInt8 };
 
 std::string_view Name(Residency residency);  // "packed", "per_call"
+std::string_view Name(Compute compute);
 absl::StatusOr<Residency> ParseResidency(std::string_view text);
 absl::StatusOr<Compute> ParseCompute(std::string_view text);  // "float", "int8"
 
@@ -95,9 +96,9 @@ struct ParameterSpec {
   Shape shape;
   DType dtype;
   bool required = true;
-  bool float_converts = false;    // other float dtypes are converted on load
-  bool single_value = false;      // any shape of one element will do
-  std::vector<DType> also_taken;  // dtypes kept as given beside `dtype`
+  bool float_converts = false;         // other float dtypes are converted on load
+  bool single_value = false;           // any shape of one element will do
+  std::vector<DType> also_taken = {};  // dtypes kept as given beside `dtype`
 };
 
 enum class LayerState : uint8_t { kUnbound, kBound, kPacked, kFused };
@@ -117,9 +118,10 @@ class Layer : public Module {
   absl::Status Bind(const StateDict& tensors, const LoadOptions& options = {});
   // What is fused, which kernel serves it, or why specialization was rejected. Plans if need be.
   virtual std::string Explain() const;
-  // Packs and compiles for inputs of that dtype, without running. An empty shape stands for any that
-  // fits; another one is checked as a forward would. FailedPrecondition when unbound or fused.
-  virtual absl::Status Prepare(const Shape& input_shape, DType input_dtype);
+  // Packs and compiles for inputs of that dtype, without running; the signatures of the kernels. An empty
+  // shape stands for any that fits; another one is checked as a forward would. FailedPrecondition when
+  // unbound or fused.
+  virtual absl::StatusOr<std::vector<std::string>> Prepare(const Shape& input_shape, DType input_dtype);
   std::string ToString() const override;
 
   // For the runtime: what loading and fusing work on; null for a group.
@@ -136,7 +138,7 @@ struct LinearOptions {
   DType dtype = DType::kFloat32;
   Activation activation = Activation::kNone;
   Residency residency = Residency::kPacked;
-  std::string name;
+  std::string name = {};
 };
 
 // [*, in_features] -> [*, out_features]; a gated activation halves the outputs and needs bias = false.
@@ -158,11 +160,11 @@ class Linear : public Layer {
 
 struct QLinearWoQOptions {
   bool bias = true;
-  QuantScheme scheme;
+  QuantScheme scheme = {};
   Activation activation = Activation::kNone;
   Residency residency = Residency::kPacked;
   Compute compute = Compute::kFloat;
-  std::string name;
+  std::string name = {};
 };
 
 class QLinearWoQ : public Layer {
@@ -185,7 +187,7 @@ class QLinearWoQ : public Layer {
 struct QLinearOptions {
   bool bias = true;
   Activation activation = Activation::kNone;
-  std::string name;
+  std::string name = {};
 };
 
 class QLinear : public Layer {
@@ -207,17 +209,17 @@ std::string_view Name(PaddingMode mode);
 absl::StatusOr<PaddingMode> ParsePaddingMode(std::string_view text);
 
 struct ConvOptions {
-  Shape kernel_size;  // 1 to 3 numbers: the spatial rank
-  Shape stride;       // empty: ones
-  Shape dilation;     // empty: ones
+  Shape kernel_size = {};  // 1 to 3 numbers: the spatial rank
+  Shape stride = {};       // empty: ones
+  Shape dilation = {};     // empty: ones
   enum class Padding : uint8_t { kExplicit, kValid, kSame } padding_kind = Padding::kExplicit;
-  std::vector<std::pair<int64_t, int64_t>> padding;  // (before, after) an axis; empty: zeros
+  std::vector<std::pair<int64_t, int64_t>> padding = {};  // (before, after) an axis; empty: zeros
   PaddingMode padding_mode = PaddingMode::kZeros;
   int64_t groups = 1;
   bool bias = true;
   DType dtype = DType::kFloat32;
   Activation activation = Activation::kNone;
-  std::string name;
+  std::string name = {};
 };
 
 // [batch, *spatial, in_channels] -> [batch, *spatial', out_channels].
@@ -235,7 +237,7 @@ class Conv : public Layer {
 };
 
 struct FuseOptions {
-  std::optional<std::string> name;
+  std::optional<std::string> name = {};
   Activation activation = Activation::kNone;
 };
 

@@ -1,0 +1,128 @@
+#include "engine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "parallel.h"
+#include "status_macros.h"
+
+namespace clikart {
+namespace {
+
+// Panels that one task packs: enough bytes that handing it out costs nothing beside it.
+constexpr int64_t kPackBytes = 256 << 10;
+
+}  // namespace
+
+absl::StatusOr<const Kernel*> KernelSet::Compile(DType x, DType y) {
+  const size_t index = Index(x, y);
+  absl::MutexLock lock(&mutex_);
+  if (owned_[index] == nullptr) {
+    ir::KernelSpec spec = base_;
+    spec.x = x;
+    spec.y = y;
+    CLIKART_ASSIGN_OR_RETURN(owned_[index], KernelCache::Instance().GetOrCompile(spec));
+    ready_[index].store(owned_[index].get(), std::memory_order_release);
+  }
+  return owned_[index].get();
+}
+
+std::vector<std::shared_ptr<const Kernel>> KernelSet::Compiled() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<std::shared_ptr<const Kernel>> kernels;
+  for (const auto& kernel : owned_) {
+    if (kernel != nullptr) kernels.push_back(kernel);
+  }
+  return kernels;
+}
+
+Engine::Engine(ir::KernelSpec base) : kernels_(std::move(base)) {
+  const ir::KernelSpec& spec = kernels_.base();
+  layout_ = {.n = spec.n, .depth = spec.depth(), .dtype = spec.w, .gated = spec.gated()};
+  panels_ = layout_.Panels();
+}
+
+absl::Status Engine::Pack(std::span<const std::vector<WeightRows>> slices) {
+  slices_ = static_cast<int64_t>(slices.size());
+  panel_bytes_ = layout_.PanelBytes();
+  CLIKART_ASSIGN_OR_RETURN(pack_, Memory::Allocate(static_cast<size_t>(slices_ * layout_.TotalBytes())));
+  const int64_t step = std::max<int64_t>(1, kPackBytes / std::max<int64_t>(1, panel_bytes_));
+  const int64_t tasks = (panels_ + step - 1) / step;
+  ParallelFor(slices_ * tasks, [&](int64_t task) {
+    const int64_t slice = task / tasks, first = task % tasks * step;
+    PackPanels(layout_, slices[static_cast<size_t>(slice)], first, std::min(step, panels_ - first),
+               pack_->data() + (slice * panels_ + first) * panel_bytes_);
+  });
+  weights_ = pack_->data();
+  return absl::OkStatus();
+}
+
+void Engine::ServePerCall(std::vector<WeightRows> rows, std::vector<std::shared_ptr<Memory>> memory) {
+  panel_bytes_ = layout_.PanelBytes();
+  rows_ = std::move(rows);
+  memory_ = std::move(memory);
+}
+
+void Engine::ServeCodes(std::vector<codegen::QuantSegment> segments, std::vector<std::shared_ptr<Memory>> memory) {
+  segments_ = std::move(segments);
+  memory_ = std::move(memory);
+}
+
+void Engine::SetBias(std::span<const float> values) {
+  const size_t rows = static_cast<size_t>(spec().n);
+  const size_t padded = static_cast<size_t>(panels_ * ir::kPanelLanes);
+  bias_.assign(static_cast<size_t>(slices_) * padded, 0.0f);
+  for (size_t slice = 0; slice < static_cast<size_t>(slices_); ++slice) {
+    std::copy_n(values.begin() + static_cast<ptrdiff_t>(slice * rows), rows,
+                bias_.begin() + static_cast<ptrdiff_t>(slice * padded));
+  }
+}
+
+KernelSet& Engine::KernelsFor(ir::Activation activation) {
+  if (activation == spec().activation) return kernels_;
+  absl::MutexLock lock(&others_mutex_);
+  for (const auto& set : others_) {
+    if (set->base().activation == activation) return *set;
+  }
+  ir::KernelSpec base = spec();
+  base.activation = activation;
+  others_.push_back(std::make_unique<KernelSet>(std::move(base)));
+  return *others_.back();
+}
+
+int64_t Engine::weight_bytes() const {
+  if (pack_ != nullptr) return static_cast<int64_t>(pack_->bytes());
+  int64_t bytes = 0;
+  for (const auto& memory : memory_) bytes += static_cast<int64_t>(memory->bytes());
+  return bytes;
+}
+
+absl::StatusOr<Tensor> Engine::ReadWeight(int64_t first_row, const Shape& shape) const {
+  if (joined_.has_value()) return joined_->Slice(0, first_row, shape[0]);
+  CLIKART_ASSIGN_OR_RETURN(Tensor weight, Tensor::Empty(shape, spec().w));
+  CLIKART_ASSIGN_OR_RETURN(const Tensor::Pinned out, weight.Pin());
+  const int64_t row_bytes = spec().depth() * static_cast<int64_t>(ir::SizeOf(spec().w));
+  if (slices_ > 1) {  // a grouped convolution is read whole
+    for (int64_t slice = 0; slice < slices_; ++slice) {
+      UnpackRows(layout_, pack_->data() + slice * layout_.TotalBytes(), spec().taps, 0, spec().n,
+                 out.data + slice * spec().n * row_bytes);
+    }
+    return weight;
+  }
+  const int64_t rows = shape[0];
+  const int64_t step = std::max<int64_t>(1, kPackBytes / std::max<int64_t>(1, row_bytes));
+  ParallelFor((rows + step - 1) / step, [&](int64_t task) {
+    const int64_t first = task * step;
+    UnpackRows(layout_, pack_->data(), spec().taps, first_row + first, std::min(step, rows - first),
+               out.data + first * row_bytes);
+  });
+  return weight;
+}
+
+void Engine::PackForCall(void* context, int64_t, int64_t first, int64_t count, std::byte* out) {
+  const Engine* engine = static_cast<const EngineContext*>(context)->engine;
+  PackPanels(engine->layout_, engine->rows_, first, count, out);
+}
+
+}  // namespace clikart

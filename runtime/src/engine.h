@@ -1,0 +1,134 @@
+// What runs one contraction: its kernels and the weights they read.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "clikart/codegen/kernel.h"
+#include "clikart/ir/kernel_spec.h"
+#include "clikart/ir/panel_layout.h"
+#include "clikart/tensor.h"
+#include "dispatch.h"
+#include "kernel_cache.h"
+#include "packing.h"
+
+namespace clikart {
+
+// The kernels of one spec by input and output dtype, each compiled when it is first asked for; later
+// calls are one atomic load.
+class KernelSet {
+ public:
+  // `base` with its x and y left open. Integer contractions give y as kFloat32 or, requantized, as x.
+  explicit KernelSet(ir::KernelSpec base) : base_(std::move(base)) {}
+
+  const ir::KernelSpec& base() const { return base_; }
+  absl::StatusOr<const Kernel*> Get(DType x, DType y) {
+    const Kernel* kernel = ready_[Index(x, y)].load(std::memory_order_acquire);
+    if (kernel != nullptr) return kernel;
+    return Compile(x, y);
+  }
+  // What a forward returns for inputs of dtype `x`.
+  DType OutputFor(DType x) const {
+    return base_.contraction == ir::Contraction::kInteger && !base_.requantize ? DType::kFloat32 : x;
+  }
+  bool Takes(DType x) const {
+    return base_.contraction == ir::Contraction::kInteger ? x == DType::kInt8 || x == DType::kUInt8 : ir::IsFloat(x);
+  }
+  // Those compiled so far.
+  std::vector<std::shared_ptr<const Kernel>> Compiled() const;
+
+ private:
+  static constexpr size_t kEntries = 10;  // five input dtypes; y is x or float32
+  static size_t Index(DType x, DType y) { return 2 * static_cast<size_t>(x) + (x == y ? 0 : 1); }
+  absl::StatusOr<const Kernel*> Compile(DType x, DType y);
+
+  const ir::KernelSpec base_;
+  std::array<std::atomic<const Kernel*>, kEntries> ready_{};
+  mutable absl::Mutex mutex_;
+  std::array<std::shared_ptr<const Kernel>, kEntries> owned_;
+};
+
+// Constant once built, but for kernels that are added on demand. `slices` kernels of one spec lie side
+// by side for a grouped convolution, else one.
+class Engine {
+ public:
+  explicit Engine(ir::KernelSpec base);
+
+  // Float weights into panels, in parallel. `slices` holds the rows of each slice.
+  absl::Status Pack(std::span<const std::vector<WeightRows>> slices);
+  // Float weights that stay as they are and are packed panel by panel in each call. `memory` keeps the
+  // rows alive.
+  void ServePerCall(std::vector<WeightRows> rows, std::vector<std::shared_ptr<Memory>> memory);
+  // Codes as their checkpoint stores them.
+  void ServeCodes(std::vector<codegen::QuantSegment> segments, std::vector<std::shared_ptr<Memory>> memory);
+  // One bias value a weight row over all slices, or none.
+  void SetBias(std::span<const float> values);
+  void SetInteger(const codegen::IntegerQuant& quant) { integer_ = quant; }
+  // The group's one weight, its rows in order (per_call residency).
+  void SetJoined(Tensor weight) { joined_ = std::move(weight); }
+
+  KernelSet& kernels() { return kernels_; }
+  // The same weights under another pointwise activation.
+  KernelSet& KernelsFor(ir::Activation activation);
+  const ir::KernelSpec& spec() const { return kernels_.base(); }
+  int64_t slices() const { return slices_; }
+  int64_t outputs() const { return spec().outputs(); }  // of one slice
+  const ir::PanelLayout& layout() const { return layout_; }
+  bool joined() const { return joined_.has_value(); }
+  bool holds_weight() const { return joined_.has_value() || pack_ != nullptr; }
+  int64_t weight_bytes() const;
+
+  // Rows [first_row, ...) as the checkpoint has them, bit for bit; `shape[0]` is how many. A copy from
+  // the pack, a view on the joined weight.
+  absl::StatusOr<Tensor> ReadWeight(int64_t first_row, const Shape& shape) const;
+
+  // Weights, bias and panels of slice 0 (kernel, rows and places are the caller's).
+  void Describe(Launch& launch) const {
+    launch.args.weights = weights_;
+    launch.args.segments = segments_;
+    launch.args.integer = integer_.has_value() ? &*integer_ : nullptr;
+    launch.args.panels = panels_;
+    launch.args.bias = bias_.empty() ? nullptr : bias_.data();
+    launch.panel_bytes = panel_bytes_;
+    if (!rows_.empty()) launch.pack = &PackForCall;
+  }
+  // Moves a tile's args on to another slice.
+  void MoveToSlice(int64_t slice, codegen::TileArgs& args) const {
+    if (args.weights != nullptr) args.weights += slice * panels_ * panel_bytes_;
+    if (args.bias != nullptr) args.bias += slice * panels_ * ir::kPanelLanes;
+  }
+
+ private:
+  // Launch::context points at something whose first member is the Engine: see EngineContext.
+  static void PackForCall(void* context, int64_t copy, int64_t first, int64_t count, std::byte* out);
+
+  KernelSet kernels_;
+  ir::PanelLayout layout_;  // of one slice
+  int64_t slices_ = 1;
+  int64_t panels_ = 0;
+  int64_t panel_bytes_ = 0;
+  const std::byte* weights_ = nullptr;
+  std::shared_ptr<Memory> pack_;
+  std::vector<WeightRows> rows_;
+  std::vector<codegen::QuantSegment> segments_;
+  std::optional<codegen::IntegerQuant> integer_;
+  std::vector<std::shared_ptr<Memory>> memory_;
+  std::vector<float> bias_;
+  std::optional<Tensor> joined_;
+  absl::Mutex others_mutex_;
+  std::vector<std::unique_ptr<KernelSet>> others_;
+};
+
+// What Launch::context points at.
+struct EngineContext {
+  const Engine* engine = nullptr;
+};
+
+}  // namespace clikart
