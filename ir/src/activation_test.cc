@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <functional>
@@ -132,6 +133,234 @@ TEST(ActivationTest, PointwiseWithinTheDocumentedBounds) {
     std::printf("%-12s worst %.2Lf ulp at %.9g (beyond %.1g), subnormal results off by %.2Lf units\n",
                 std::string(Name(reference.activation)).c_str(), worst, static_cast<double>(worst_at),
                 static_cast<double>(reference.absolute), worst_subnormal / 0x1p-149L);
+  }
+}
+
+std::vector<float> RunGated(Activation activation, const std::vector<float>& gates, const std::vector<float>& ups) {
+  std::vector<float> results(gates.size());
+  const float* inputs[] = {gates.data(), ups.data()};
+  EvaluateLanes(ProgramOf(activation), inputs, static_cast<int64_t>(gates.size()), results.data());
+  return results;
+}
+
+// Gated: the gate's bound times |u| plus one ulp of the result; situ 12 ulp.
+TEST(ActivationTest, GatedWithinTheDocumentedBounds) {
+  struct Gated {
+    Activation activation, gate;
+    std::function<Exact(Exact)> exact;
+  };
+  const std::vector<Gated> cases = {
+      {Activation::kSwiglu, Activation::kSilu, ExactSilu},
+      {Activation::kGeglu, Activation::kGelu, ExactGelu},
+      {Activation::kReglu, Activation::kRelu, ExactRelu},
+  };
+  const std::vector<float> gates = Sweep(1 << 20);
+  for (const Gated& gated : cases) {
+    const auto reference = std::find_if(References().begin(), References().end(),
+                                        [&](const Reference& r) { return r.activation == gated.gate; });
+    for (float up : {1.0f, -0.75f, 3.1f, 1e-20f, -1e30f, kMax}) {
+      const std::vector<float> results = RunGated(gated.activation, gates, std::vector<float>(gates.size(), up));
+      for (size_t i = 0; i < gates.size(); ++i) {
+        const Exact gate_exact = gated.exact(gates[i]), exact = gate_exact * up;
+        if (fabsl(exact) > kMax) continue;
+        ASSERT_LE(fabsl(results[i] - exact), Allowed(*reference, gate_exact) * fabsl(up) + Ulp(exact))
+            << Name(gated.activation) << " of " << gates[i] << ", " << up;
+      }
+    }
+  }
+}
+
+TEST(ActivationTest, SituWithin12Ulp) {
+  std::vector<float> gates, ups;
+  const std::vector<float> values = Sweep(1 << 18);
+  for (size_t i = 0; i < values.size(); ++i) {
+    for (float up :
+         {values[(i * 7919) % values.size()], values[(i * 104729) % values.size()], 0x1p-128f, 25.0f, kMax}) {
+      gates.push_back(values[i]);
+      ups.push_back(up);
+      gates.push_back(up);
+      ups.push_back(values[i]);
+    }
+  }
+  const std::vector<float> results = RunGated(Activation::kSitu, gates, ups);
+  Exact worst = 0;
+  size_t worst_at = 0;
+  for (size_t i = 0; i < gates.size(); ++i) {
+    const Exact g = gates[i], u = ups[i];
+    const Exact exact = 4 * tanhl(g / 4) * ExactSigmoid(g) * 25 * tanhl(u / 25);
+    const Exact error = fabsl(results[i] - exact);
+    if (fabsl(exact) < 0x1p-126L) {
+      ASSERT_LE(error, 0x1p-126L) << gates[i] << ", " << ups[i];
+    } else if (error > worst * Ulp(exact)) {
+      worst = error / Ulp(exact);
+      worst_at = i;
+    }
+  }
+  EXPECT_LE(worst, 12) << "at " << gates[worst_at] << ", " << ups[worst_at];
+  std::printf("situ         worst %.2Lf ulp at %.9g, %.9g\n", worst, static_cast<double>(gates[worst_at]),
+              static_cast<double>(ups[worst_at]));
+}
+
+// What the tail promises beyond the absolute 6e-8: erfc keeps relative accuracy.
+TEST(ActivationTest, GeluKeepsRelativeAccuracyInTheTail) {
+  Exact worst = 0;
+  for (float x = -0.01f; x > -13.0f; x -= 0.0007f) {
+    const Exact exact = ExactGelu(x);
+    if (fabsl(exact) < 0x1p-126L) break;
+    worst = std::max(worst, fabsl(Evaluate(ProgramOf(Activation::kGelu), &x) - exact) / Ulp(exact));
+  }
+  EXPECT_LE(worst, 8) << "ulp";
+  std::printf("gelu         worst %.2Lf ulp in the negative tail\n", worst);
+}
+
+TEST(ActivationTest, NanGivesNan) {
+  for (Activation activation : AllActivations()) {
+    for (uint32_t bits : {0x7fc00000u, 0xffc00000u, 0x7f800001u, 0xffffffffu}) {
+      const float nan = std::bit_cast<float>(bits);
+      for (float other : {0.0f, 1.0f, -3.0f, 200.0f, kInf, -kInf}) {
+        const float first[] = {nan, other}, second[] = {other, nan};
+        EXPECT_TRUE(std::isnan(Evaluate(ProgramOf(activation), first))) << Name(activation) << " " << other;
+        if (IsGated(activation)) {
+          EXPECT_TRUE(std::isnan(Evaluate(ProgramOf(activation), second))) << Name(activation) << " " << other;
+        }
+      }
+    }
+  }
+}
+
+TEST(ActivationTest, LimitsAtInfinityAndAtTheLargestNumbers) {
+  struct Limit {
+    Activation activation;
+    float at_minus, at_plus;
+  };
+  const std::vector<Limit> limits = {
+      {Activation::kNone, -kInf, kInf},  {Activation::kRelu, 0, kInf},
+      {Activation::kRelu6, 0, 6},        {Activation::kLeakyRelu, -kInf, kInf},
+      {Activation::kGelu, 0, kInf},      {Activation::kGeluTanh, 0, kInf},
+      {Activation::kQuickGelu, 0, kInf}, {Activation::kSilu, 0, kInf},
+      {Activation::kSigmoid, 0, 1},      {Activation::kTanh, -1, 1},
+      {Activation::kHardswish, 0, kInf}, {Activation::kHardsigmoid, 0, 1},
+      {Activation::kElu, -1, kInf},      {Activation::kSoftplus, 0, kInf},
+      {Activation::kMish, 0, kInf},      {Activation::kRelu2, 0, kInf},
+  };
+  size_t pointwise = 0;
+  for (Activation activation : AllActivations()) pointwise += !IsGated(activation);
+  ASSERT_EQ(limits.size(), pointwise);
+  for (const Limit& limit : limits) {
+    const Program& program = ProgramOf(limit.activation);
+    const float minus = -kInf, plus = kInf, low = -kMax, high = kMax;
+    EXPECT_EQ(Evaluate(program, &minus), limit.at_minus) << Name(limit.activation);
+    EXPECT_EQ(Evaluate(program, &plus), limit.at_plus) << Name(limit.activation);
+    if (std::isfinite(limit.at_minus)) {
+      EXPECT_EQ(Evaluate(program, &low), limit.at_minus) << Name(limit.activation);
+    }
+    if (std::isfinite(limit.at_plus)) {
+      EXPECT_EQ(Evaluate(program, &high), limit.at_plus) << Name(limit.activation);
+    } else if (limit.activation != Activation::kRelu2) {
+      EXPECT_EQ(Evaluate(program, &high), kMax) << Name(limit.activation);  // no overflow on the way
+    }
+  }
+  const auto gated = [](Activation activation, float gate, float up) {
+    const float inputs[] = {gate, up};
+    return Evaluate(ProgramOf(activation), inputs);
+  };
+  for (Activation activation : {Activation::kSwiglu, Activation::kGeglu, Activation::kReglu}) {
+    EXPECT_EQ(gated(activation, -kInf, 3.0f), 0.0f);
+    EXPECT_EQ(gated(activation, -kMax, kMax), 0.0f);
+    EXPECT_EQ(gated(activation, kInf, -3.0f), -kInf);
+    EXPECT_EQ(gated(activation, kMax, 0.5f), kMax * 0.5f);
+  }
+  const float deep = -100.0f;
+  EXPECT_NEAR(Evaluate(ProgramOf(Activation::kSilu), &deep), -3.72e-42, 1e-44);
+}
+
+TEST(ActivationTest, C001_ReluIsTheMaximumAndKeepsNan) {
+  for (float x : {-1.0f, -0.0f, 0.0f, 2.0f, kInf, -kInf, 1e-45f, -1e-45f}) {
+    const float relu = Evaluate(ProgramOf(Activation::kRelu), &x);
+    EXPECT_EQ(std::bit_cast<uint32_t>(relu), std::bit_cast<uint32_t>(x > 0.0f ? x : 0.0f)) << x;
+  }
+}
+
+TEST(ActivationTest, C005_SigmoidAndTanhOnTheGrid) {
+  const auto at = [](Activation activation, float x) { return Evaluate(ProgramOf(activation), &x); };
+  float last_sigmoid = 0.0f, last_tanh = -1.0f;
+  for (int i = -30 * 64; i <= 30 * 64; ++i) {
+    const float x = static_cast<float>(i) / 64;
+    const float sigmoid = at(Activation::kSigmoid, x), tanh = at(Activation::kTanh, x);
+    EXPECT_GE(sigmoid, last_sigmoid) << x;
+    EXPECT_LE(sigmoid, 1.0f);
+    EXPECT_GE(tanh, last_tanh) << x;
+    EXPECT_LE(tanh, 1.0f);
+    EXPECT_EQ(at(Activation::kTanh, -x), -tanh) << x;
+    last_sigmoid = sigmoid, last_tanh = tanh;
+    for (Activation activation : {Activation::kSigmoid, Activation::kTanh, Activation::kSilu}) {
+      const auto reference = std::find_if(References().begin(), References().end(),
+                                          [&](const Reference& r) { return r.activation == activation; });
+      const Exact exact = reference->exact(x);
+      EXPECT_LE(fabsl(at(activation, x) - exact),
+                std::max<Exact>(fabsl(exact) > 1e-6L ? 4e-6L * fabsl(exact) : 1e-7L, 0));
+    }
+  }
+}
+
+TEST(ActivationTest, C006_SituAtItsCaps) {
+  const auto situ = [](float gate, float up) {
+    const float inputs[] = {gate, up};
+    return Evaluate(ProgramOf(Activation::kSitu), inputs);
+  };
+  EXPECT_NEAR(situ(1, 1), 0.715818, 1e-6);
+  EXPECT_NEAR(situ(8, 50), 92.90375, 1e-4);
+  EXPECT_NEAR(situ(-8, 50), -0.0311657, 1e-7);
+  EXPECT_NEAR(situ(30, 100), 99.93287, 1e-4);
+  EXPECT_EQ(situ(kInf, kInf), 100.0f);
+  EXPECT_EQ(situ(kInf, -kInf), -100.0f);
+  EXPECT_EQ(situ(-kInf, 1), 0.0f);
+  EXPECT_TRUE(std::isnan(situ(kNan, 1)));
+}
+
+TEST(ActivationTest, C007_TheGateComesFirst) {
+  const float gate_first[] = {1.0f, 2.0f}, up_first[] = {2.0f, 1.0f};
+  EXPECT_NEAR(Evaluate(ProgramOf(Activation::kSwiglu), gate_first), 1.4621172, 1e-6);
+  EXPECT_NEAR(Evaluate(ProgramOf(Activation::kSwiglu), up_first), 1.7615942, 1e-6);
+}
+
+TEST(ActivationTest, NamesParseBack) {
+  ASSERT_EQ(AllActivations().size(), 20);
+  for (size_t i = 0; i < AllActivations().size(); ++i) {
+    const Activation activation = AllActivations()[i];
+    EXPECT_EQ(static_cast<size_t>(activation), i) << Name(activation);
+    EXPECT_EQ(ParseActivation(Name(activation)).value(), activation);
+    EXPECT_FALSE(ErrorBound(activation).empty());
+  }
+  EXPECT_EQ(ParseActivation("swish").value(), Activation::kSilu);
+  for (const char* wrong : {"", "Relu", "relu ", "gelu_new"}) {
+    const auto parsed = ParseActivation(wrong);
+    ASSERT_FALSE(parsed.ok()) << wrong;
+    EXPECT_THAT(std::string(parsed.status().message()), ::testing::HasSubstr("none, relu, relu6"));
+  }
+}
+
+// Emitters keep a program in registers: 16 of them with AVX2.
+TEST(ActivationTest, ProgramsAreShortAndNarrow) {
+  for (Activation activation : AllActivations()) {
+    const Program& program = ProgramOf(activation);
+    const std::vector<int> last = LastUses(program);
+    const auto is_constant = [&](size_t value) {
+      return value >= static_cast<size_t>(program.inputs) &&
+             program.instructions[value - static_cast<size_t>(program.inputs)].op == Op::kConst;
+    };
+    size_t widest = 0, operations = 0;
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      operations += program.instructions[i].op != Op::kConst;
+      size_t live = 0;  // after instruction i; constants are memory operands
+      for (size_t value = 0; value <= i + static_cast<size_t>(program.inputs); ++value) {
+        live += last[value] > static_cast<int>(i) && !is_constant(value);
+      }
+      widest = std::max(widest, live);
+    }
+    EXPECT_LE(widest, 12) << Name(activation);
+    EXPECT_LE(operations, 80) << Name(activation);
+    std::printf("%-12s %2zu operations, %zu values live\n", std::string(Name(activation)).c_str(), operations, widest);
   }
 }
 

@@ -5,10 +5,6 @@
 namespace clikart::ir {
 namespace {
 
-constexpr float kLog2E = 0x1.715476p+0f;
-constexpr float kLn2High = 0x1.62e430p-1f;
-constexpr float kLn2Low = -0x1.05c610p-29f;
-
 // Coefficients from the highest power down.
 Lane Polynomial(Lane x, std::initializer_list<float> coefficients) {
   const float* c = coefficients.begin();
@@ -17,16 +13,20 @@ Lane Polynomial(Lane x, std::initializer_list<float> coefficients) {
   return sum;
 }
 
-// x = n * ln 2 + remainder with |remainder| <= ln(2) / 2. The first step of the subtraction is exact.
+// x = n * ln 2 + remainder with |remainder| <= ln(2) / 2, where x and the remainder are multiplied by
+// `scale`. The first step of the subtraction is exact.
 struct Reduced {
   Lane n;  // an integer
   Lane remainder;
 };
 
-Reduced ReduceByLn2(Lane x) {
-  const Lane n = ToInt(x * kLog2E);
+Reduced ReduceByLn2(Lane scaled, float scale) {
+  const double ln2 = scale * 0x1.62e42fefa39efp-1;
+  const auto high = static_cast<float>(ln2);
+  const auto low = static_cast<float>(ln2 - high);
+  const Lane n = ToInt(scaled * static_cast<float>(0x1.71547652b82fep+0 / scale));
   const Lane multiple = ToFloat(n);
-  return {n, Fma(multiple, -kLn2Low, Fma(multiple, -kLn2High, x))};
+  return {n, Fma(multiple, -low, Fma(multiple, -high, scaled))};
 }
 
 // 2^n for n in [-126, 127].
@@ -43,25 +43,26 @@ SplitExp ExpOfReduced(const Reduced& reduced) {
 
 }  // namespace
 
-SplitExp ExpNegative(Lane x) { return ExpOfReduced(ReduceByLn2(x)); }
+SplitExp ExpNegative(Lane x) { return ExpOfReduced(ReduceByLn2(x, 1.0f)); }
 
 SplitExp ExpNegative(Lane x, Lane correction) {
-  const Reduced reduced = ReduceByLn2(x);
+  const Reduced reduced = ReduceByLn2(x, 1.0f);
   return ExpOfReduced({reduced.n, reduced.remainder + correction});
 }
 
 Lane Value(const SplitExp& e) { return e.significand * e.scale; }
 
-Lane Expm1Negative(Lane x) {
-  const Reduced reduced = ReduceByLn2(x);
-  const Lane f = reduced.remainder;
+TwoSums Expm1Negative(Lane scaled, float scale) {
+  // Everything linear in x stays multiplied by `scale`: x itself may be too small to be a normal number.
+  const Reduced reduced = ReduceByLn2(scaled, scale);
+  const Lane f = scale == 1.0f ? reduced.remainder : reduced.remainder * (1.0f / scale);
   // (e^f - 1 - f) / f^2, to 2^-32 of e^f - 1.
   const Lane p =
       Polynomial(f, {0x1.a1a2b8p-13f, 0x1.6d7598p-10f, 0x1.11108ep-7f, 0x1.5554acp-5f, 0x1.555556p-3f, 0x1.000000p-1f});
-  const Lane expm1_f = Fma(f * f, p, f);
-  // e^x - 1 = 2^n (e^f - 1) + (2^n - 1)
+  const Lane expm1_f = Fma(reduced.remainder * f, p, reduced.remainder);
+  // e^x -+ 1 = 2^n (e^f - 1) + (2^n -+ 1)
   const Lane power = PowerOfTwo(reduced.n);
-  return Fma(power, expm1_f, power - 1.0f);
+  return {Fma(power, expm1_f, Fma(power, scale, -scale)), Fma(power, expm1_f, Fma(power, scale, scale))};
 }
 
 Lane TimesSigmoid(Lane x, Lane y) {

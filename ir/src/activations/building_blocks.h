@@ -18,8 +18,12 @@ SplitExp ExpNegative(Lane x);
 SplitExp ExpNegative(Lane x, Lane correction);
 Lane Value(const SplitExp& e);
 
-// expm1(x) for x in [-20, 0] or NaN; 1.5 ulp, also near zero. -0 gives +0.
-Lane Expm1Negative(Lane x);
+// scale * (exp(x) - 1) and scale * (exp(x) + 1) from scaled = scale * x, for x in [-20, 0] or NaN; 1.5 ulp,
+// the first one near zero too.
+struct TwoSums {
+  Lane minus_1, plus_1;
+};
+TwoSums Expm1Negative(Lane scaled, float scale);
 
 // x / (1 + exp(-y)), where x stays finite times exp(-150) as y goes to -inf: x * sigmoid(y).
 Lane TimesSigmoid(Lane x, Lane y);

@@ -6,7 +6,7 @@ namespace clikart::ir {
 namespace {
 
 // One of the two terms is 0.
-Lane Elu(Lane x, Lane) { return PositivePart(x) + Expm1Negative(AtLeast(-20.0f, AtMost(0.0f, x))); }
+Lane Elu(Lane x, Lane) { return PositivePart(x) + Expm1Negative(AtLeast(-20.0f, AtMost(0.0f, x)), 1.0f).minus_1; }
 
 }  // namespace
 
