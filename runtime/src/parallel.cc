@@ -71,9 +71,8 @@ class Pool {
 
   ~Pool() {
     if (parker_.joinable()) {
-      stop_.store(true);
-      armed_.store(1);
-      armed_.notify_one();
+      parker_state_.store(kStop);
+      parker_state_.notify_one();
       parker_.join();
     }
     pthreadpool_destroy(pool_);
@@ -89,15 +88,17 @@ class Pool {
     pthreadpool_parallelize_1d(pool_, RunItem, &job, static_cast<size_t>(count),
                                spins_ ? 0 : PTHREADPOOL_FLAG_YIELD_WORKERS);
     CLIKART_TSAN_ACQUIRE(&job);
-    const bool arm = spins_ && armed_.load(std::memory_order_relaxed) == 0;
-    if (arm) armed_.store(1, std::memory_order_relaxed);
+    int idle = kIdle;
+    const bool woken = spins_ && parker_state_.load(std::memory_order_relaxed) == kIdle &&
+                       parker_state_.compare_exchange_strong(idle, kLooking);
     owner_.store(kNobody, std::memory_order_release);
-    if (arm) armed_.notify_one();
+    if (woken) parker_state_.notify_one();
     return true;
   }
 
  private:
   enum Owner : int { kNobody, kCaller, kParker };
+  enum ParkerState : int { kIdle, kLooking, kStop };
 
   bool Acquire() {
     while (true) {
@@ -113,18 +114,18 @@ class Pool {
   // go to sleep at once, and sleeps too until the next job.
   void Park() {
     while (true) {
-      armed_.wait(0);
-      if (stop_.load()) return;
+      parker_state_.wait(kIdle);
       for (uint64_t seen = jobs_.load(std::memory_order_relaxed);;) {
         const timespec interval{0, kParkNanoseconds};
         nanosleep(&interval, nullptr);
-        if (stop_.load()) return;
+        if (parker_state_.load() == kStop) return;
         const uint64_t now = jobs_.load(std::memory_order_relaxed);
         int expected = kNobody;
         if (now == seen && owner_.compare_exchange_strong(expected, kParker, std::memory_order_acquire)) {
           pthreadpool_parallelize_1d(pool_, NoItem, nullptr, static_cast<size_t>(threads_),
                                      PTHREADPOOL_FLAG_YIELD_WORKERS);
-          armed_.store(0, std::memory_order_relaxed);
+          int looking = kLooking;  // not over a kStop
+          parker_state_.compare_exchange_strong(looking, kIdle);
           owner_.store(kNobody, std::memory_order_release);
           break;
         }
@@ -138,8 +139,7 @@ class Pool {
   pthreadpool_t pool_;
   std::atomic<int> owner_{kNobody};
   std::atomic<uint64_t> jobs_{0};
-  std::atomic<int> armed_{0};  // 1: the parker is looking
-  std::atomic<bool> stop_{false};
+  std::atomic<int> parker_state_{kIdle};
   std::thread parker_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <type_traits>
 
 namespace clikart {
@@ -14,8 +15,9 @@ void ParallelFor(int64_t count, void (*body)(void* context, int64_t index), void
 
 template <typename F>
 void ParallelFor(int64_t count, F&& f) {
-  using Body = std::remove_reference_t<F>;
-  ParallelFor(count, [](void* context, int64_t index) { (*static_cast<Body*>(context))(index); }, &f);
+  using Body = std::remove_cvref_t<F>;
+  void (*body)(void*, int64_t) = [](void* context, int64_t index) { (*static_cast<Body*>(context))(index); };
+  ParallelFor(count, body, const_cast<Body*>(std::addressof(f)));
 }
 
 // Threads that a ParallelFor would use now.

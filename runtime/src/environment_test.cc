@@ -1,0 +1,133 @@
+#include "environment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <map>
+
+#include "clikart/runtime.h"
+
+namespace clikart {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::map<std::string, std::string> variables;
+
+const char* FakeGetEnv(const char* name) {
+  const auto found = variables.find(name);
+  return found == variables.end() ? nullptr : found->second.c_str();
+}
+
+absl::StatusOr<Environment> With(std::map<std::string, std::string> values) {
+  variables = std::move(values);
+  return Environment::Parse(FakeGetEnv);
+}
+
+TEST(EnvironmentTest, Defaults) {
+  const auto environment = With({{"HOME", "/home/me"}});
+  ASSERT_TRUE(environment.ok());
+  EXPECT_EQ(environment->cache, Environment::Cache::kDisk);
+  EXPECT_EQ(environment->cache_dir, "/home/me/.cache/clikart");
+  EXPECT_EQ(environment->cache_bytes, 64 << 20);
+  EXPECT_EQ(environment->max_isa, kWidestIsa);
+  EXPECT_FALSE(environment->max_isa_given);
+  EXPECT_EQ(environment->emitter, "auto");
+  EXPECT_EQ(environment->num_threads, std::nullopt);
+  EXPECT_EQ(environment->verbose, 0);
+  EXPECT_EQ(environment->math, ir::MathMode::kNative);
+  EXPECT_FALSE(environment->strict);
+  EXPECT_FALSE(environment->perf_map);
+  EXPECT_EQ(With({})->cache_dir, "");
+  EXPECT_EQ(With({{"HOME", "/h"}, {"XDG_CACHE_HOME", "/x"}})->cache_dir, "/x/clikart");
+}
+
+TEST(EnvironmentTest, EverySetting) {
+  const auto environment = With({{"CLIKART_CACHE", "memory"},
+                                 {"CLIKART_CACHE_DIR", "/some/where"},
+                                 {"CLIKART_CACHE_SIZE", "3M"},
+                                 {"CLIKART_MAX_ISA", "baseline"},
+                                 {"CLIKART_EMITTER", "xbyak"},
+                                 {"CLIKART_NUM_THREADS", "12"},
+                                 {"CLIKART_VERBOSE", "2"},
+                                 {"CLIKART_MATH", "exact"},
+                                 {"CLIKART_STRICT", "1"},
+                                 {"CLIKART_PERF_MAP", "1"}});
+  ASSERT_TRUE(environment.ok()) << environment.status();
+  EXPECT_EQ(environment->cache, Environment::Cache::kMemory);
+  EXPECT_EQ(environment->cache_dir, "/some/where");
+  EXPECT_EQ(environment->cache_bytes, 3 << 20);
+  EXPECT_EQ(environment->max_isa, codegen::IsaLevel::kBaseline);
+  EXPECT_TRUE(environment->max_isa_given);
+  EXPECT_EQ(environment->emitter, "xbyak");
+  EXPECT_EQ(environment->num_threads, 12);
+  EXPECT_EQ(environment->verbose, 2);
+  EXPECT_EQ(environment->math, ir::MathMode::kExact);
+  EXPECT_TRUE(environment->strict);
+  EXPECT_TRUE(environment->perf_map);
+  EXPECT_EQ(With({{"CLIKART_CACHE", "off"}})->cache, Environment::Cache::kOff);
+  EXPECT_EQ(With({{"CLIKART_CACHE_SIZE", "123"}})->cache_bytes, 123);
+  EXPECT_EQ(With({{"CLIKART_CACHE_SIZE", "2G"}})->cache_bytes, int64_t{2} << 30);
+  EXPECT_EQ(With({{"CLIKART_CACHE_SIZE", "7K"}})->cache_bytes, 7 << 10);
+}
+
+TEST(EnvironmentTest, EmptyIsUnset) {
+  EXPECT_TRUE(With({{"CLIKART_CACHE", ""}, {"CLIKART_MAX_ISA", ""}, {"CLIKART_NUM_THREADS", ""}}).ok());
+}
+
+TEST(EnvironmentTest, BadValuesNameTheVariableAndTheGoodOnes) {
+  const struct {
+    const char *name, *value, *expected;
+  } cases[] = {
+      {"CLIKART_CACHE", "on", "off, memory, disk"},
+      {"CLIKART_CACHE", "disk ", "off, memory, disk"},
+      {"CLIKART_CACHE_SIZE", "64MB", "K, M or G"},
+      {"CLIKART_CACHE_SIZE", "-1", "K, M or G"},
+      {"CLIKART_CACHE_SIZE", "M", "K, M or G"},
+      {"CLIKART_CACHE_SIZE", "99999999999G", "K, M or G"},
+      {"CLIKART_CACHE_SIZE", " 5", "K, M or G"},
+      {"CLIKART_MAX_ISA", "avx99", "baseline"},
+      {"CLIKART_MAX_ISA", "avx2 ", "avx2"},
+      {"CLIKART_EMITTER", "gcc", "auto, xbyak"},
+      {"CLIKART_NUM_THREADS", "two", "0 (automatic)"},
+      {"CLIKART_NUM_THREADS", "-2", "0 (automatic)"},
+      {"CLIKART_NUM_THREADS", "4K", "0 (automatic)"},
+      {"CLIKART_NUM_THREADS", "100000", "4096"},
+      {"CLIKART_VERBOSE", "loud", "0, 1, 2, 3"},
+      {"CLIKART_MATH", "Exact", "native, exact"},
+      {"CLIKART_STRICT", "yes", "0, 1"},
+      {"CLIKART_PERF_MAP", "2", "0, 1"},
+  };
+  for (const auto& bad : cases) {
+    const auto environment = With({{bad.name, bad.value}});
+    ASSERT_FALSE(environment.ok()) << bad.name << "=" << bad.value;
+    EXPECT_EQ(environment.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(environment.status().message()),
+                AllOf(HasSubstr(bad.name), HasSubstr("\"" + std::string(bad.value) + "\""), HasSubstr(bad.expected)));
+  }
+}
+
+TEST(LogTest, WholeLinesAndSilentByDefault) {
+  ::testing::internal::CaptureStderr();
+  Log(0, "always");
+  if (Environment::Get().ok() && Environment::Get()->verbose == 0) Log(1, "never");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "clikart: always\n");
+}
+
+TEST(CpuInfoTest, SaysWhatIsUsed) {
+  const CpuInfo info = GetCpuInfo();
+  EXPECT_EQ(info.vendor.size(), 12u);
+  EXPECT_EQ(info.isa, codegen::Name(HostTarget().isa));
+  EXPECT_GE(info.logical_cpus, info.usable_cpus);
+  EXPECT_GE(info.usable_cpus, 1);
+  EXPECT_EQ(info.threads, GetNumThreads());
+  EXPECT_THAT(info.features, ::testing::Contains("sse3"));
+  if (info.isa == "avx2") {
+    EXPECT_THAT(info.features, ::testing::IsSupersetOf({"avx2", "fma", "f16c"}));
+  }
+}
+
+}  // namespace
+}  // namespace clikart

@@ -1,0 +1,36 @@
+// Runs a function in a forked child, for tests of what fork leaves behind.
+#pragma once
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#if defined(__SANITIZE_THREAD__)
+// ThreadSanitizer ends a forked child that starts a thread.
+#define CLIKART_SKIP_FORK_UNDER_TSAN() GTEST_SKIP() << "ThreadSanitizer does not follow fork"
+#else
+#define CLIKART_SKIP_FORK_UNDER_TSAN() static_cast<void>(0)
+#endif
+
+namespace clikart {
+
+// The child's exit code: what `body` returns. -1 when it crashed, -2 when it was still running after
+// ten seconds and was ended.
+template <typename Body>
+int ExitCodeOfChild(Body body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  for (int i = 0; i < 1000; ++i) {
+    int status = 0;
+    if (waitpid(child, &status, WNOHANG) == child) return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  return -2;
+}
+
+}  // namespace clikart

@@ -1,0 +1,195 @@
+#include "parallel.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <xmmintrin.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "clikart/runtime.h"
+#include "fork_testing.h"
+#include "thread_count.h"
+
+namespace clikart {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ParallelTest : public ::testing::Test {
+ protected:
+  ~ParallelTest() override { (void)SetNumThreads(0); }
+};
+
+// True when every index ran exactly once.
+bool RunsEachOnce(int64_t count) {
+  std::vector<std::atomic<int>> runs(static_cast<size_t>(count));
+  ParallelFor(count, [&](int64_t i) { runs[static_cast<size_t>(i)].fetch_add(1); });
+  for (const auto& run : runs) {
+    if (run.load() != 1) return false;
+  }
+  return true;
+}
+
+double CpuSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+}
+
+TEST_F(ParallelTest, EveryIndexOnceAtEverySize) {
+  for (const int threads : {1, 2, 3, 8, 2, 1, 5}) {
+    ASSERT_TRUE(SetNumThreads(threads).ok());
+    EXPECT_EQ(ParallelWidth(), threads);
+    for (const int64_t count : {0, 1, 2, 3, 7, 64, 1000}) EXPECT_TRUE(RunsEachOnce(count)) << threads << " " << count;
+  }
+}
+
+TEST_F(ParallelTest, UsesOtherThreads) {
+  ASSERT_TRUE(SetNumThreads(2).ok());
+  std::mutex mutex;
+  std::set<std::thread::id> ids;
+  for (int round = 0; round < 100 && ids.size() < 2; ++round) {
+    ParallelFor(2, [&](int64_t) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const std::lock_guard lock(mutex);
+      ids.insert(std::this_thread::get_id());
+    });
+  }
+  EXPECT_EQ(ids.size(), 2u);
+}
+
+TEST_F(ParallelTest, NestedCallsRunInPlace) {
+  ASSERT_TRUE(SetNumThreads(2).ok());
+  std::atomic<int> inner{0};
+  ParallelFor(4, [&](int64_t) {
+    EXPECT_EQ(ParallelWidth(), 1);
+    const auto here = std::this_thread::get_id();
+    ParallelFor(5, [&](int64_t) {
+      EXPECT_EQ(std::this_thread::get_id(), here);
+      inner.fetch_add(1);
+    });
+  });
+  EXPECT_EQ(inner.load(), 20);
+  EXPECT_EQ(ParallelWidth(), 2);
+}
+
+TEST_F(ParallelTest, ManyCallersWhileTheSizeChanges) {
+  std::vector<std::thread> callers;
+  std::atomic<bool> stop{false};
+  for (int i = 0; i < 6; ++i) {
+    callers.emplace_back([] {
+      for (int round = 0; round < 60; ++round) EXPECT_TRUE(RunsEachOnce(17));
+    });
+  }
+  std::thread resizer([&] {
+    for (int i = 0; !stop.load(); ++i) {
+      ASSERT_TRUE(SetNumThreads(1 + i % 4).ok());
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  for (std::thread& caller : callers) caller.join();
+  stop = true;
+  resizer.join();
+}
+
+TEST_F(ParallelTest, CallersThatComeAndGo) {
+  ASSERT_TRUE(SetNumThreads(2).ok());
+  for (int i = 0; i < 20; ++i) std::thread([] { EXPECT_TRUE(RunsEachOnce(9)); }).join();
+}
+
+// numerics.md, rule 7.
+TEST_F(ParallelTest, EveryThreadRunsUnderTheSameMxcsr) {
+  ASSERT_TRUE(SetNumThreads(2).ok());
+  const unsigned before = _mm_getcsr();
+  const unsigned odd = 0xFFC0;  // flush to zero, denormals are zero, round to zero
+  _mm_setcsr(odd);
+  std::atomic<int> wrong{0};
+  const auto check = [&](int64_t) {
+    if ((_mm_getcsr() & ~0x3Fu) != 0x1F80) wrong.fetch_add(1);
+  };
+  ParallelFor(64, check);
+  ParallelFor(1, check);
+  const unsigned after = _mm_getcsr();
+  {
+    const MxcsrScope scope;
+    EXPECT_EQ(_mm_getcsr() & ~0x3Fu, 0x1F80u);
+  }
+  const unsigned restored = _mm_getcsr();
+  _mm_setcsr(before);
+  EXPECT_EQ(wrong.load(), 0);
+  EXPECT_EQ(after & ~0x3Fu, odd);
+  EXPECT_EQ(restored & ~0x3Fu, odd);
+}
+
+TEST_F(ParallelTest, IdleThreadsSleep) {
+  ASSERT_TRUE(SetNumThreads(2).ok());
+  EXPECT_TRUE(RunsEachOnce(100));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const double start = CpuSeconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_LT(CpuSeconds() - start, 0.010);
+}
+
+TEST_F(ParallelTest, ForkedChildrenBuildTheirOwnPool) {
+  CLIKART_SKIP_FORK_UNDER_TSAN();
+  ASSERT_TRUE(SetNumThreads(2).ok());
+  ASSERT_TRUE(RunsEachOnce(100));
+  EXPECT_EQ(ExitCodeOfChild([] {
+              if (!RunsEachOnce(100) || !RunsEachOnce(3)) return 1;
+              return ExitCodeOfChild([] { return RunsEachOnce(50) ? 0 : 1; });  // and theirs
+            }),
+            0);
+  EXPECT_EQ(ExitCodeOfChild([] { return 0; }), 0);
+  EXPECT_TRUE(RunsEachOnce(100));
+}
+
+TEST_F(ParallelTest, ForkDuringACall) {
+  CLIKART_SKIP_FORK_UNDER_TSAN();
+  ASSERT_TRUE(SetNumThreads(2).ok());
+  std::atomic<bool> stop{false};
+  std::thread busy([&] {
+    while (!stop.load()) RunsEachOnce(50);
+  });
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(ExitCodeOfChild([] { return RunsEachOnce(100) ? 0 : 1; }), 0);
+  }
+  stop = true;
+  busy.join();
+}
+
+TEST_F(ParallelTest, ThreadCountRules) {
+  EXPECT_EQ(SetNumThreads(-1).code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_TRUE(SetNumThreads(3).ok());
+  EXPECT_EQ(GetNumThreads(), 3);
+  ::testing::internal::CaptureStderr();
+  ASSERT_TRUE(SetNumThreads(1'000'000).ok());
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("warning: 1000000 threads are more than"));
+  EXPECT_EQ(GetNumThreads(), 4 * LogicalCpus());
+  ASSERT_TRUE(SetNumThreads(0).ok());
+  EXPECT_GE(GetNumThreads(), 1);
+}
+
+TEST(ThreadScratchTest, AlignedGrowingAndItsThreadsOwn) {
+  std::byte* small = ThreadScratch(100);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(small) % 64, 0u);
+  EXPECT_EQ(ThreadScratch(50), small);
+  std::byte* large = ThreadScratch(8 << 20);
+  std::memset(large, 1, 8 << 20);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(large) % 64, 0u);
+  EXPECT_EQ(ThreadScratch(100), large);  // kept for the next large one
+  std::thread([&] { EXPECT_NE(ThreadScratch(100), large); }).join();
+  for (int i = 0; i < 2000; ++i) ThreadScratch(100);  // given back by now
+  std::memset(ThreadScratch(100), 2, 100);
+  EXPECT_NE(ThreadScratch(0), nullptr);
+}
+
+}  // namespace
+}  // namespace clikart
