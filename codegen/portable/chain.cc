@@ -49,11 +49,30 @@ __attribute__((target("avx2,fma"))) void ExtendFma(const float* x, int64_t x_str
   for (; row < rows; ++row) ExtendRowsFma<1>(x + row * x_stride, x_stride, w, steps, acc + row * kLanes);
 }
 
+void AddScaledBaseline(const float* t, const float* scale, int64_t rows, float* acc) {
+  for (int64_t i = 0; i < rows * kLanes; ++i) acc[i] = std::fma(t[i], scale[i % kLanes], acc[i]);
+}
+
+__attribute__((target("avx2,fma"))) void AddScaledFma(const float* t, const float* scale, int64_t rows, float* acc) {
+  for (int64_t i = 0; i < rows * kLanes; i += 8) {
+    const __m256 lanes = _mm256_loadu_ps(scale + i % kLanes);
+    _mm256_storeu_ps(acc + i, _mm256_fmadd_ps(_mm256_loadu_ps(t + i), lanes, _mm256_loadu_ps(acc + i)));
+  }
+}
+
+bool HasFma() {
+  static const bool has_fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return has_fma;
+}
+
 }  // namespace
 
 void ExtendChains(const float* x, int64_t x_stride, int64_t rows, const float* w, int64_t steps, float* acc) {
-  static const bool has_fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  (has_fma ? ExtendFma : ExtendBaseline)(x, x_stride, rows, w, steps, acc);
+  (HasFma() ? ExtendFma : ExtendBaseline)(x, x_stride, rows, w, steps, acc);
+}
+
+void AddScaled(const float* t, const float* scale, int64_t rows, float* acc) {
+  (HasFma() ? AddScaledFma : AddScaledBaseline)(t, scale, rows, acc);
 }
 
 }  // namespace clikart::codegen::portable

@@ -11,4 +11,7 @@ namespace clikart::codegen::portable {
 // steps - 1 in this order. Each output is one chain; several run side by side.
 void ExtendChains(const float* x, int64_t x_stride, int64_t rows, const float* w, int64_t steps, float* acc);
 
+// acc[r * kLanes + l] = fma(t[r * kLanes + l], scale[l], acc[...])
+void AddScaled(const float* t, const float* scale, int64_t rows, float* acc);
+
 }  // namespace clikart::codegen::portable

@@ -1,37 +1,26 @@
 // int8 or uint8 inputs, int8 weights: numerics rule 6, QLinear.
-#include <algorithm>
 #include <cmath>
 
+#include "dot.h"
 #include "quant_rows.h"
 #include "tile.h"
 
 namespace clikart::codegen::portable {
 namespace {
 
-// Differences of inputs are at most 255 and weights at most 128 in magnitude: this many products fit
-// an int32 sum.
-constexpr int64_t kInt32Block = 65536;
-
-// x - zero point, exact.
-std::vector<int32_t> CenterRow(const ir::KernelSpec& spec, const std::byte* x, int32_t zero_point) {
-  std::vector<int32_t> centered(static_cast<size_t>(spec.k));
-  for (int64_t i = 0; i < spec.k; ++i) {
-    const auto code = static_cast<uint8_t>(x[i]);
-    const int32_t value = spec.x == ir::DType::kInt8 ? static_cast<int8_t>(code) : code;
-    centered[static_cast<size_t>(i)] = value - zero_point;
+// x - zero point, exact: [rows, k].
+std::vector<int16_t> CenterRows(const ir::KernelSpec& spec, const TileArgs& args, int64_t first, int64_t rows) {
+  std::vector<int16_t> centered;
+  centered.reserve(static_cast<size_t>(rows * spec.k));
+  for (int64_t row = first; row < first + rows; ++row) {
+    const std::byte* x = RowOfX(args, row);
+    for (int64_t i = 0; i < spec.k; ++i) {
+      const auto code = static_cast<uint8_t>(x[i]);
+      const int32_t value = spec.x == ir::DType::kInt8 ? static_cast<int8_t>(code) : code;
+      centered.push_back(static_cast<int16_t>(value - args.integer->input_zero_point));
+    }
   }
   return centered;
-}
-
-int64_t Dot(const int32_t* x, const std::byte* w, int64_t k) {
-  int64_t total = 0;
-  for (int64_t begin = 0; begin < k; begin += kInt32Block) {
-    int32_t sum = 0;
-    const int64_t end = std::min(begin + kInt32Block, k);
-    for (int64_t i = begin; i < end; ++i) sum += x[i] * static_cast<int8_t>(w[i]);
-    total += sum;
-  }
-  return total;
 }
 
 }  // namespace
@@ -39,18 +28,20 @@ int64_t Dot(const int32_t* x, const std::byte* w, int64_t k) {
 void ContractInteger(const ir::KernelSpec& spec, const TileArgs& args, int64_t first, Columns columns,
                      Accumulators& accumulators) {
   const IntegerQuant& quant = *args.integer;
-  for (int64_t row = 0; row < accumulators.rows(); ++row) {
-    const std::vector<int32_t> x = CenterRow(spec, RowOfX(args, first + row), quant.input_zero_point);
-    for (int64_t plane = 0; plane < accumulators.planes(); ++plane) {
-      float* out = accumulators.Row(plane, row);
-      for (int64_t column = 0; column < columns.count(); ++column) {
-        const int64_t weight_row = FirstWeightRow(spec, plane) + columns.begin + column;
-        const SegmentRows run = RowsFrom(args.segments, weight_row, 1);
-        const auto dot = static_cast<float>(Dot(x.data(), run.segment->codes + run.first * spec.k, spec.k));
-        const float scale = quant.input_scale * quant.weight_scale[weight_row];
-        // Without a bias the product is rounded once too: -0 is what changes nothing.
-        out[column] =
-            std::fma(dot, scale, spec.bias == ir::BiasKind::kNone ? -0.0f : args.bias[columns.begin + column]);
+  const std::vector<int16_t> x = CenterRows(spec, args, first, accumulators.rows());
+  std::vector<int16_t> weights(static_cast<size_t>(spec.k));
+  for (int64_t plane = 0; plane < accumulators.planes(); ++plane) {
+    for (int64_t column = 0; column < columns.count(); ++column) {
+      const int64_t weight_row = FirstWeightRow(spec, plane) + columns.begin + column;
+      const SegmentRows run = RowsFrom(args.segments, weight_row, 1);
+      const std::byte* codes = run.segment->codes + run.first * spec.k;
+      for (int64_t i = 0; i < spec.k; ++i) weights[static_cast<size_t>(i)] = static_cast<int8_t>(codes[i]);
+      const float scale = quant.input_scale * quant.weight_scale[weight_row];
+      // Without a bias the product is rounded once too: -0 is what changes nothing.
+      const float bias = spec.bias == ir::BiasKind::kNone ? -0.0f : args.bias[columns.begin + column];
+      for (int64_t row = 0; row < accumulators.rows(); ++row) {
+        const int64_t dot = Dot(x.data() + row * spec.k, weights.data(), spec.k);
+        accumulators.Row(plane, row)[column] = std::fma(static_cast<float>(dot), scale, bias);
       }
     }
   }

@@ -68,7 +68,7 @@ WeightReader::WeightReader(const ir::KernelSpec& spec, const QuantSegment& segme
       bits_(scheme_.bits),
       row_bytes_(bits_ == 8 ? spec.k : (spec.k + 1) / 2),
       groups_(scheme_.GroupCount(spec.k)),
-      midpoint_(scheme_.codebook == ir::Codebook::kInteger && bits_ == 4 ? 8 : 0),
+      midpoint_(scheme_.codebook == ir::Codebook::kInteger && bits_ == 4 ? 8.0f : 0.0f),
       table_(TableOf(scheme_)) {}
 
 float WeightReader::Scale(int64_t row, int64_t group) const {

@@ -22,6 +22,7 @@ SegmentRows RowsFrom(std::span<const QuantSegment> segments, int64_t weight_row,
 struct ColumnOrder {
   std::vector<int32_t> columns;
   std::vector<int64_t> begin;
+  int64_t Begin(int64_t group) const { return begin[static_cast<size_t>(group)]; }
   int64_t groups() const { return static_cast<int64_t>(begin.size()) - 1; }
 };
 ColumnOrder OrderOf(const ir::KernelSpec& spec, const QuantSegment& segment);
@@ -31,19 +32,22 @@ class WeightReader {
  public:
   WeightReader(const ir::KernelSpec& spec, const QuantSegment& segment);
 
-  // The code at [row, column], one byte or a nibble.
-  uint8_t Code(int64_t row, int64_t column) const {
-    const std::byte* codes = segment_.codes + row * row_bytes_;
-    if (bits_ == 8) return static_cast<uint8_t>(codes[column]);
-    return static_cast<uint8_t>(codes[column / 2] >> (column % 2 * 4)) & 15;
+  // Calls sink(i, what the code at [row, columns[i]] stands for) for i below count; the difference to
+  // the group's zero point is exact: both are small integers, or the zero point is 0.
+  template <typename Sink>
+  void ForCodes(int64_t row, const int32_t* columns, int64_t count, Sink sink) const {
+    const auto* codes = reinterpret_cast<const uint8_t*>(segment_.codes + row * row_bytes_);
+    if (bits_ == 8) {
+      for (int64_t i = 0; i < count; ++i) sink(i, table_[codes[columns[i]]]);
+    } else {
+      for (int64_t i = 0; i < count; ++i) sink(i, table_[codes[columns[i] / 2] >> (columns[i] % 2 * 4) & 15]);
+    }
   }
   // What a group's codes are relative to; 0 for codebooks.
-  int32_t ZeroPoint(int64_t row, int64_t group) const {
-    if (segment_.zero_points != nullptr) return static_cast<int32_t>(segment_.zero_points[row * groups_ + group]);
-    return midpoint_;
+  float ZeroPoint(int64_t row, int64_t group) const {
+    if (segment_.zero_points == nullptr) return midpoint_;
+    return static_cast<float>(static_cast<uint8_t>(segment_.zero_points[row * groups_ + group]));
   }
-  // float(code - zero point), exact: both are small integers, or the zero point is 0.
-  float Value(uint8_t code, int32_t zero_point) const { return table_[code] - static_cast<float>(zero_point); }
   // The group's scale; a second-level scale is multiplied in, once and in f32.
   float Scale(int64_t row, int64_t group) const;
 
@@ -52,7 +56,7 @@ class WeightReader {
   const QuantSegment& segment_;
   int bits_;
   int64_t row_bytes_, groups_;
-  int32_t midpoint_;
+  float midpoint_;
   const float* table_;  // of 256 codes, before the zero point
 };
 

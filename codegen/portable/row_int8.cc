@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "dot.h"
 #include "quant_rows.h"
 #include "tile.h"
 
@@ -15,7 +16,7 @@ namespace {
 struct RowCodes {
   float scale = 0.0f;
   bool finite = true;  // else every output of the row is NaN
-  std::vector<int32_t> codes;
+  std::vector<int16_t> codes;
 };
 
 RowCodes QuantizeRow(const float* x, int64_t k) {
@@ -32,47 +33,64 @@ RowCodes QuantizeRow(const float* x, int64_t k) {
   for (int64_t i = 0; i < k; ++i) {
     // Only a subnormal scale is coarse enough for a quotient beyond 127.
     const float bounded = std::clamp(x[i] / row.scale, -127.0f, 127.0f);
-    row.codes[static_cast<size_t>(i)] = _mm_cvtss_si32(_mm_set_ss(bounded));
+    row.codes[static_cast<size_t>(i)] = static_cast<int16_t>(_mm_cvtss_si32(_mm_set_ss(bounded)));
   }
   return row;
 }
 
+// The codes in a segment's column order.
+std::vector<int16_t> Reorder(const std::vector<int16_t>& codes, const ColumnOrder& order) {
+  std::vector<int16_t> reordered;
+  reordered.reserve(codes.size());
+  for (int32_t column : order.columns) reordered.push_back(codes[static_cast<size_t>(column)]);
+  return reordered;
+}
+
+// One weight row: code - zero point in the order's sequence, and the groups' scales.
+struct WeightRow {
+  std::vector<int16_t> values;
+  std::vector<float> scales;
+};
+
+void DecodeRow(const WeightReader& reader, int64_t weight_row, const ColumnOrder& order, WeightRow& to) {
+  to.values.resize(order.columns.size());
+  to.scales.resize(static_cast<size_t>(order.groups()));
+  for (int64_t group = 0; group < order.groups(); ++group) {
+    const int64_t begin = order.Begin(group);
+    const float zero_point = reader.ZeroPoint(weight_row, group);
+    reader.ForCodes(weight_row, order.columns.data() + begin, order.Begin(group + 1) - begin,
+                    [&](int64_t i, float value) {
+                      to.values[static_cast<size_t>(begin + i)] = static_cast<int16_t>(value - zero_point);
+                    });
+    to.scales[static_cast<size_t>(group)] = reader.Scale(weight_row, group);
+  }
+}
+
 // One output: groups ascending, each an exact integer.
-float Contract(const RowCodes& x, const WeightReader& reader, int64_t weight_row, const ColumnOrder& order,
-               const int32_t* weights) {
+float Contract(const RowCodes& x, const std::vector<int16_t>& codes, const WeightRow& weights,
+               const ColumnOrder& order) {
   if (!x.finite) return std::numeric_limits<float>::quiet_NaN();
   float acc = 0.0f;
   for (int64_t group = 0; group < order.groups(); ++group) {
-    int64_t dot = 0;
-    const int64_t end = order.begin[static_cast<size_t>(group) + 1];
-    for (int64_t i = order.begin[static_cast<size_t>(group)]; i < end; ++i) {
-      dot += x.codes[static_cast<size_t>(order.columns[static_cast<size_t>(i)])] * weights[i];
-    }
-    acc = std::fma(static_cast<float>(dot), x.scale * reader.Scale(weight_row, group), acc);
+    const int64_t begin = order.Begin(group);
+    const int64_t dot = Dot(codes.data() + begin, weights.values.data() + begin, order.Begin(group + 1) - begin);
+    acc = std::fma(static_cast<float>(dot), x.scale * weights.scales[static_cast<size_t>(group)], acc);
   }
   return acc;
-}
-
-// code - zero point of a weight row, in the order's sequence.
-void DecodeRow(const WeightReader& reader, int64_t weight_row, const ColumnOrder& order, int32_t* to) {
-  for (int64_t group = 0; group < order.groups(); ++group) {
-    const int32_t zero_point = reader.ZeroPoint(weight_row, group);
-    const int64_t end = order.begin[static_cast<size_t>(group) + 1];
-    for (int64_t i = order.begin[static_cast<size_t>(group)]; i < end; ++i) {
-      const uint8_t code = reader.Code(weight_row, order.columns[static_cast<size_t>(i)]);
-      to[i] = static_cast<int32_t>(reader.Value(code, zero_point));
-    }
-  }
 }
 
 }  // namespace
 
 void ContractRowInt8(const ir::KernelSpec& spec, const TileArgs& args, int64_t first, Columns columns,
                      Accumulators& accumulators) {
+  const auto row_count = static_cast<size_t>(accumulators.rows());
   const std::vector<float> x = WidenRows(spec, args, first, accumulators.rows());
   std::vector<RowCodes> rows;
-  for (int64_t row = 0; row < accumulators.rows(); ++row) rows.push_back(QuantizeRow(x.data() + row * spec.k, spec.k));
-  std::vector<int32_t> weights(static_cast<size_t>(spec.k));
+  for (size_t row = 0; row < row_count; ++row) {
+    rows.push_back(QuantizeRow(x.data() + row * static_cast<size_t>(spec.k), spec.k));
+  }
+  std::vector<std::vector<int16_t>> codes(row_count);
+  WeightRow weights;
   for (int64_t plane = 0; plane < accumulators.planes(); ++plane) {
     const QuantSegment* segment = nullptr;
     ColumnOrder order;
@@ -81,12 +99,11 @@ void ContractRowInt8(const ir::KernelSpec& spec, const TileArgs& args, int64_t f
       if (run.segment != segment) {
         segment = run.segment;
         order = OrderOf(spec, *segment);
+        for (size_t row = 0; row < row_count; ++row) codes[row] = Reorder(rows[row].codes, order);
       }
-      const WeightReader reader(spec, *segment);
-      DecodeRow(reader, run.first, order, weights.data());
-      for (int64_t row = 0; row < accumulators.rows(); ++row) {
-        accumulators.Row(plane, row)[column] =
-            Contract(rows[static_cast<size_t>(row)], reader, run.first, order, weights.data());
+      DecodeRow(WeightReader(spec, *segment), run.first, order, weights);
+      for (size_t row = 0; row < row_count; ++row) {
+        accumulators.Row(plane, static_cast<int64_t>(row))[column] = Contract(rows[row], codes[row], weights, order);
       }
     }
   }

@@ -1,6 +1,5 @@
 // Quantized weights, float inputs: numerics rule 3.
 #include <algorithm>
-#include <cmath>
 
 #include "chain.h"
 #include "quant_rows.h"
@@ -26,11 +25,9 @@ void DecodeColumns(const WeightReader& reader, const SegmentRows& run, const Col
                    int64_t begin, int64_t end, float* to) {
   for (int64_t lane = 0; lane < run.count; ++lane) {
     const int64_t row = run.first + lane;
-    const int32_t zero_point = reader.ZeroPoint(row, group);
-    for (int64_t i = begin; i < end; ++i) {
-      const uint8_t code = reader.Code(row, order.columns[static_cast<size_t>(i)]);
-      to[(i - begin) * kLanes + lane] = reader.Value(code, zero_point);
-    }
+    const float zero_point = reader.ZeroPoint(row, group);
+    reader.ForCodes(row, order.columns.data() + begin, end - begin,
+                    [&](int64_t i, float value) { to[i * kLanes + lane] = value - zero_point; });
   }
 }
 
@@ -41,19 +38,15 @@ void ContractRun(const WeightReader& reader, const SegmentRows& run, const Colum
   float decoded[kSteps * kLanes] = {};
   for (int64_t group = 0; group < order.groups(); ++group) {
     float t[kRowBlock * kLanes] = {};
-    const int64_t end = order.begin[static_cast<size_t>(group) + 1];
-    for (int64_t i = order.begin[static_cast<size_t>(group)]; i < end; i += kSteps) {
+    const int64_t end = order.Begin(group + 1);
+    for (int64_t i = order.Begin(group); i < end; i += kSteps) {
       const int64_t stop = std::min(i + kSteps, end);
       DecodeColumns(reader, run, order, group, i, stop, decoded);
       ExtendChains(x.data() + i, k, rows, decoded, stop - i, t);
     }
-    for (int64_t lane = 0; lane < run.count; ++lane) {
-      const float scale = reader.Scale(run.first + lane, group);
-      for (int64_t row = 0; row < rows; ++row) {
-        float& sum = acc[row * kLanes + lane];
-        sum = std::fma(t[row * kLanes + lane], scale, sum);
-      }
-    }
+    float scales[kLanes] = {};
+    for (int64_t lane = 0; lane < run.count; ++lane) scales[lane] = reader.Scale(run.first + lane, group);
+    AddScaled(t, scales, rows, acc);
   }
 }
 
