@@ -1,14 +1,15 @@
 // A place for an immutable value that threads read while another one replaces it.
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <thread>
 #include <utility>
-
-#include "absl/synchronization/mutex.h"
 
 namespace clikart {
 
-// Readers hold the value they took for as long as they like; the lock covers one pointer copy only.
+// Readers hold the value they took for as long as they like. The lock is one bit, held for one pointer
+// copy: every forward passes through here, and a mutex would cost more than the copy.
 template <typename T>
 class Slot {
  public:
@@ -16,19 +17,29 @@ class Slot {
   explicit Slot(std::shared_ptr<T> value) : value_(std::move(value)) {}
 
   std::shared_ptr<T> Load() const {
-    absl::MutexLock lock(&mutex_);
-    return value_;
+    Lock();
+    std::shared_ptr<T> copy = value_;
+    Unlock();
+    return copy;
   }
 
   // The old value goes after the lock is dropped: freeing it may take long.
   void Store(std::shared_ptr<T> value) {
-    mutex_.Lock();
+    Lock();
     value_.swap(value);
-    mutex_.Unlock();
+    Unlock();
   }
 
  private:
-  mutable absl::Mutex mutex_;
+  void Lock() const {
+    while (locked_.exchange(true, std::memory_order_acquire)) {
+      // The holder may have lost its CPU inside: let it run.
+      while (locked_.load(std::memory_order_relaxed)) std::this_thread::yield();
+    }
+  }
+  void Unlock() const { locked_.store(false, std::memory_order_release); }
+
+  mutable std::atomic<bool> locked_{false};
   std::shared_ptr<T> value_;
 };
 

@@ -1,0 +1,152 @@
+// Forwards while other threads load, fuse and dissolve (C051, C071).
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "clikart/nn.h"
+#include "clikart/runtime.h"
+#include "gmock/gmock.h"
+#include "layer_testing.h"
+
+namespace clikart {
+namespace {
+
+using testing::Floats;
+using testing::MakeLinear;
+using testing::Random;
+using testing::SameBits;
+using testing::ToFloats;
+using testing::Value;
+
+constexpr int kThreads = 8;
+constexpr int kLoads = 40;
+
+Tensor Filled(const Shape& shape, float value) {
+  int64_t count = 1;
+  for (int64_t size : shape) count *= size;
+  return Floats(shape, std::vector<float>(static_cast<size_t>(count), value));
+}
+
+// Calls `check` on many threads until `change` has run kLoads times on this one.
+void Race(const std::function<void()>& check, const std::function<void(int)>& change) {
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      while (!stop) check();
+    });
+  }
+  for (int i = 0; i < kLoads; ++i) {
+    change(i);
+    std::this_thread::yield();
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Every element of y is `k` times one of the two weights, the same for all of them.
+void ExpectAllOldOrAllNew(const absl::StatusOr<Tensor>& y, float k) {
+  ASSERT_TRUE(y.ok()) << y.status();
+  const std::vector<float> values = ToFloats(*y);
+  EXPECT_TRUE(values[0] == k || values[0] == 2 * k) << values[0];
+  for (float value : values) EXPECT_EQ(value, values[0]);
+}
+
+TEST(Concurrency, ALoadIsSeenWhollyOrNotAtAll) {
+  for (Residency residency : {Residency::kPacked, Residency::kPerCall}) {
+    const auto layer = Value(Linear::Create(32, 50, {.bias = false, .residency = residency}));
+    ASSERT_TRUE(layer->Bind({{"weight", Filled({50, 32}, 1)}}).ok());
+    const Tensor x = Filled({3, 32}, 1);
+    Race([&] { ExpectAllOldOrAllNew(layer->Forward(x), 32); },
+         [&](int i) { EXPECT_TRUE(layer->Bind({{"weight", Filled({50, 32}, static_cast<float>(1 + i % 2))}}).ok()); });
+  }
+}
+
+TEST(Concurrency, AConvolutionToo) {
+  const auto conv =
+      Value(Conv::Create(4, 20, {.kernel_size = {3, 3}, .padding_mode = PaddingMode::kReflect, .bias = false}));
+  ASSERT_TRUE(conv->Bind({{"weight", Filled({20, 4, 3, 3}, 1)}}).ok());
+  const Tensor x = Filled({2, 5, 5, 4}, 1);
+  Race(
+      [&] { ExpectAllOldOrAllNew(conv->Forward(x), 36); },
+      [&](int i) { EXPECT_TRUE(conv->Bind({{"weight", Filled({20, 4, 3, 3}, static_cast<float>(1 + i % 2))}}).ok()); });
+}
+
+TEST(Concurrency, AGroupSeesAllOfItsPartsOldOrNewAndMayBeFusedAgain) {
+  for (Residency residency : {Residency::kPacked, Residency::kPerCall}) {
+    std::vector<std::shared_ptr<Layer>> parts;
+    for (int64_t rows : {16, 5, 30}) {
+      parts.push_back(Value(Linear::Create(32, rows, {.bias = false, .residency = residency})));
+    }
+    auto model = std::make_shared<ModuleList>(std::vector<std::shared_ptr<Module>>(parts.begin(), parts.end()));
+    const auto state = [&](float value) {
+      return StateDict{{"0.weight", Filled({16, 32}, value)},
+                       {"1.weight", Filled({5, 32}, value)},
+                       {"2.weight", Filled({30, 32}, value)}};
+    };
+    ASSERT_TRUE(model->LoadStateDict(state(1)).ok());
+    std::mutex mutex;
+    std::shared_ptr<LinearGroup> group = Value(FuseLinears(parts));
+    const auto current = [&] {
+      const std::lock_guard lock(mutex);
+      return group;
+    };
+    const Tensor x = Filled({3, 32}, 1);
+    std::atomic<int> served{0};
+    Race(
+        [&] {
+          const absl::StatusOr<Tensor> y = current()->Forward(x);
+          // A group whose parts were fused anew says so.
+          if (absl::IsFailedPrecondition(y.status())) return;
+          ++served;
+          ExpectAllOldOrAllNew(y, 32);
+        },
+        [&](int i) {
+          EXPECT_TRUE(model->LoadStateDict(state(static_cast<float>(1 + i % 2))).ok());
+          if (i % 3 != 0) return;
+          // A forward of the dissolved group may have packed a part already.
+          absl::StatusOr<std::shared_ptr<LinearGroup>> again = FuseLinears(parts);
+          if (!again.ok()) return;
+          const std::lock_guard lock(mutex);
+          group = *std::move(again);
+        });
+    EXPECT_GT(served, 0);
+  }
+}
+
+TEST(Concurrency, TheFirstForwardPacksOnce) {
+  for (int round = 0; round < 20; ++round) {
+    const auto layer = MakeLinear(40, 33, 1);
+    const Tensor x = Random({3, 40}, 2);
+    std::vector<Tensor> results(kThreads);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&, i] { results[static_cast<size_t>(i)] = Value(layer->Forward(x)); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const Tensor& result : results) EXPECT_TRUE(SameBits(result, results[0]));
+  }
+}
+
+TEST(Concurrency, StateDictsReadDuringTheFirstForward) {
+  for (int round = 0; round < 20; ++round) {
+    const auto layer = MakeLinear(40, 33, 1);
+    const Tensor expected = Random({33, 40}, 1);
+    std::thread reader([&] {
+      for (int i = 0; i < 10; ++i) {
+        // A view taken before the pack may lose its storage, never its bits.
+        const Tensor weight = Value(layer->Parameter("weight"));
+        const absl::StatusOr<Tensor> copy = weight.Clone();
+        if (copy.ok()) {
+          EXPECT_TRUE(SameBits(*copy, expected));
+        }
+      }
+    });
+    EXPECT_TRUE(layer->Forward(Random({1, 40}, 2)).ok());
+    reader.join();
+  }
+}
+
+}  // namespace
+}  // namespace clikart
