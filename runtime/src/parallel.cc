@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -38,9 +39,15 @@ constexpr long kParkNanoseconds = 500'000;
 // Set while this thread runs a body: a call from inside runs in place.
 thread_local bool in_body = false;
 
+int64_t NowNs() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
 struct Job {
   void (*body)(void*, int64_t);
   void* context;
+  std::atomic<int64_t> last_end{0};  // when the latest item ended
 };
 
 void RunItem(void* argument, size_t index) {
@@ -53,10 +60,34 @@ void RunItem(void* argument, size_t index) {
     job->body(job->context, static_cast<int64_t>(index));
   }
   in_body = outer;
+  job->last_end.store(NowNs(), std::memory_order_relaxed);
   CLIKART_TSAN_RELEASE(job);
 }
 
 void NoItem(void*, size_t) {}
+
+// Whether other work is on our CPUs. A pthreadpool job ends when every worker has reported, and one that
+// spins is the first that the scheduler takes off a CPU that others want: the caller then waits a
+// scheduler's slice, tens of milliseconds. A sleeper is put on a CPU at once when it is woken. So after
+// such a wait workers sleep between jobs for a while, for longer each time that it turns out too short.
+class Crowd {
+ public:
+  bool Present() const { return until_ != 0 && NowNs() < until_; }
+
+  // `wait_ns`: from the end of the last item to the end of a job whose workers spin.
+  void Observe(int64_t wait_ns) {
+    if (wait_ns > kLongNs) {
+      pause_ns_ = std::clamp(2 * pause_ns_, kShortestPauseNs, kLongestPauseNs);
+      until_ = NowNs() + pause_ns_;
+    } else if (until_ != 0 && NowNs() > until_ + pause_ns_) {
+      until_ = pause_ns_ = 0;  // as long without it as with it
+    }
+  }
+
+ private:
+  static constexpr int64_t kLongNs = 200'000, kShortestPauseNs = 50'000'000, kLongestPauseNs = 3'000'000'000;
+  int64_t until_ = 0, pause_ns_ = 0;
+};
 
 // Threads of one size. One caller at a time; a second one is told that the pool is busy.
 class Pool {
@@ -80,34 +111,31 @@ class Pool {
 
   int threads() const { return threads_; }
 
-  // False when another caller has it.
+  // False when another caller has it, or the parker for some microseconds.
   bool TryRun(int64_t count, Job& job) {
-    if (pool_ == nullptr || !Acquire()) return false;
-    ++jobs_;
+    int nobody = kNobody;
+    if (pool_ == nullptr || !owner_.compare_exchange_strong(nobody, kCaller, std::memory_order_acquire)) return false;
+    const bool spin = spins_ && !crowd_.Present();
+    jobs_.store(jobs_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     CLIKART_TSAN_RELEASE(&job);
     pthreadpool_parallelize_1d(pool_, RunItem, &job, static_cast<size_t>(count),
-                               spins_ ? 0 : PTHREADPOOL_FLAG_YIELD_WORKERS);
+                               spin ? 0 : PTHREADPOOL_FLAG_YIELD_WORKERS);
     CLIKART_TSAN_ACQUIRE(&job);
-    int idle = kIdle;
-    const bool woken = spins_ && parker_state_.load(std::memory_order_relaxed) == kIdle &&
-                       parker_state_.compare_exchange_strong(idle, kLooking);
+    bool arm = false;
+    if (spin) {
+      crowd_.Observe(NowNs() - job.last_end.load(std::memory_order_relaxed));
+      int idle = kIdle;
+      arm = parker_state_.load(std::memory_order_relaxed) == kIdle &&
+            parker_state_.compare_exchange_strong(idle, kLooking);
+    }
     owner_.store(kNobody, std::memory_order_release);
-    if (woken) parker_state_.notify_one();
+    if (arm) parker_state_.notify_one();
     return true;
   }
 
  private:
   enum Owner : int { kNobody, kCaller, kParker };
   enum ParkerState : int { kIdle, kLooking, kStop };
-
-  bool Acquire() {
-    while (true) {
-      int expected = kNobody;
-      if (owner_.compare_exchange_weak(expected, kCaller, std::memory_order_acquire)) return true;
-      if (expected == kCaller) return false;
-      if (expected == kParker) std::this_thread::yield();  // a few microseconds
-    }
-  }
 
   // pthreadpool's workers spin for tens of milliseconds after a job. This thread looks twice a
   // millisecond while jobs come; when one interval saw none, it hands out an empty job whose workers
@@ -140,6 +168,7 @@ class Pool {
   std::atomic<int> owner_{kNobody};
   std::atomic<uint64_t> jobs_{0};
   std::atomic<int> parker_state_{kIdle};
+  Crowd crowd_;  // of the owner
   std::thread parker_;
 };
 
@@ -189,7 +218,7 @@ std::shared_ptr<Pool> PoolOf(int threads) {
 void ParallelFor(int64_t count, void (*body)(void* context, int64_t index), void* context) {
   if (count <= 0) return;
   const int threads = count == 1 || in_body ? 1 : GetNumThreads();
-  Job job{body, context};
+  Job job{body, context, {}};
   if (threads > 1 && PoolOf(threads)->TryRun(count, job)) return;
   const MxcsrScope scope;
   for (int64_t i = 0; i < count; ++i) body(context, i);
