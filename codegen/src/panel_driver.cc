@@ -8,6 +8,10 @@
 namespace clikart::codegen {
 namespace {
 
+// Bytes of weights on their way from memory while few rows stream them: about twice what a core
+// receives in one memory latency. The hardware's own prefetch stops at pages and follows too close.
+constexpr int64_t kStreamAhead = 8192;
+
 // One tile under way: what stays the same over the loops.
 class Tile {
  public:
@@ -85,12 +89,14 @@ class Tile {
     micro.a_stride = a.stride;
     micro.b_stride = layout_.PanelBytes();
     micro.depth = layout_.depth;
+    micro.prefetch_step = kMicroUnroll * layout_.StepBytes();
     micro.c = args_.scratch + scratch_.accumulators_at();
     micro.c_stride = rows * kAccumulatorRow;
     int width = WidestPanels(rows);
     for (int64_t panel = 0; panel < args_.panels; panel += width) {
       while (width > args_.panels - panel) width /= 2;
       micro.b = Panel(panel);
+      micro.prefetch = micro.b + kStreamAhead / width;
       Call(MicroEntry(WeightForm::kPacked, rows, width), micro);
       for (int64_t i = 0; i < width; ++i) Finish(panel + i, micro.c + i * micro.c_stride);
     }
@@ -101,6 +107,7 @@ class Tile {
   void RunManyRows() const {
     const bool widens = scratch_.widens();
     const WeightForm form = widens ? WeightForm::kWidened : WeightForm::kPacked;
+    const int64_t blocks = (args_.rows + kRowBlock - 1) / kRowBlock;
     MicroArgs micro;
     int64_t first = 0;
     do {
@@ -111,15 +118,25 @@ class Tile {
       micro.depth = count;
       micro.resume = first > 0;
       for (int64_t panel = 0; panel < args_.panels; ++panel) {
-        micro.b = Panel(panel) + first * layout_.StepBytes();
-        if (widens) micro.b = Widen(micro.b, count);
-        std::byte* const c = args_.scratch + scratch_.accumulators_at() + panel * scratch_.accumulator_panel_stride();
-        for (int64_t row = 0; row < args_.rows; row += kRowBlock) {
-          micro.a = a.data + row * a.stride;
-          micro.c = c + row * kAccumulatorRow;
-          Call(MicroEntry(form, static_cast<int>(std::min<int64_t>(kRowBlock, args_.rows - row)), 1), micro);
+        const std::byte* const block = Panel(panel) + first * layout_.StepBytes();
+        micro.b = widens ? Widen(block, count) : block;
+        micro.c = args_.scratch + scratch_.accumulators_at() + panel * scratch_.accumulator_panel_stride();
+        micro.a = a.data;
+        // The row blocks share the work of asking for what is read next.
+        const int64_t block_bytes = count * layout_.StepBytes();
+        const bool more_panels = panel + 1 < args_.panels;
+        micro.prefetch =
+            more_panels ? block + layout_.PanelBytes() : Panel(0) + (first * layout_.StepBytes() + block_bytes);
+        micro.prefetch_step = kMicroUnroll * layout_.StepBytes() / blocks;
+        for (int64_t i = 0; i < blocks; ++i) {
+          // Blocks of nearly the same size: a small last one would wait for its own fma chains.
+          const int64_t rows = args_.rows / blocks + (i < args_.rows % blocks ? 1 : 0);
+          Call(MicroEntry(form, static_cast<int>(rows), 1), micro);
+          micro.a += rows * a.stride;
+          micro.c += rows * kAccumulatorRow;
+          micro.prefetch += block_bytes / blocks;
         }
-        if (last) Finish(panel, c);
+        if (last) Finish(panel, micro.c - args_.rows * kAccumulatorRow);
       }
       first += count;
     } while (first < layout_.depth);

@@ -11,7 +11,8 @@
 
 namespace clikart::codegen {
 
-inline constexpr int kRowBlock = 6;  // rows of the largest register tile
+inline constexpr int kRowBlock = 6;     // rows of the largest register tile
+inline constexpr int kMicroUnroll = 4;  // k steps of the inner loop
 
 // Multiplies a block of f32 rows by a run of one panel, or of several neighbouring ones.
 struct MicroArgs {
@@ -23,6 +24,10 @@ struct MicroArgs {
   std::byte* c = nullptr;        // f32 accumulators: [panel][row][16], rows kAccumulatorRow apart
   int64_t c_stride = 0;          // bytes between panels
   int64_t resume = 0;            // 0: start from +0, else from what c holds
+  // Each kMicroUnroll k steps the cache lines of as many steps from here on are asked for (one such run
+  // for each panel), then this moves by prefetch_step. Any address will do.
+  const std::byte* prefetch = nullptr;
+  int64_t prefetch_step = 0;
 };
 
 // Copies runs of x to f32: row i from x + i * x_stride, or through the offset table.

@@ -19,7 +19,7 @@ TileScratch::TileScratch(const ir::KernelSpec& spec, const Schedule& schedule, i
   const bool few = rows <= kRowBlock;
   const bool in_place = spec.access == ir::Access::kDense && spec.x == ir::DType::kFloat32;
   const int64_t block = few ? spec.depth() : std::min(spec.depth(), schedule.depth_block);
-  staged_ = !(in_place && rows <= schedule.direct_rows);
+  staged_ = !(in_place && few);
   widens_ = spec.w != ir::DType::kFloat32 && !few && rows > schedule.few_rows;
   // A line more than a block, so that rows do not fall into the same sets of the cache.
   row_stride_ = RoundToLine(block * static_cast<int64_t>(sizeof(float))) + kLine;
@@ -35,22 +35,21 @@ TileScratch::TileScratch(const ir::KernelSpec& spec, const Schedule& schedule, i
 Schedule MakeSchedule(const ir::KernelSpec& spec, const Target& target) {
   Schedule schedule;
   schedule.row_block = target.isa >= IsaLevel::kAvx2 ? kRowBlock : 1;
-  // Decoding costs a few operations a k step, which two row blocks repay no worse than a pass that
-  // writes the panel to memory.
-  schedule.few_rows = spec.w == ir::DType::kFloat32 ? 0 : 2 * kRowBlock;
-  schedule.direct_rows = 4 * kRowBlock;
-  // A block of a panel is 16 KiB (half of a 32 KiB first-level cache), one of rows 132 KiB and its
-  // accumulators as much (together half of a 512 KiB second-level cache).
+  // Decoding takes a few operations of each k step's twelve fmas, and units that have little else to
+  // do: it takes many row blocks until a pass that writes the panel to memory is cheaper.
+  schedule.few_rows = spec.w == ir::DType::kFloat32 ? 0 : 8 * kRowBlock;
+  // A block of a panel is 16 KiB (half of a 32 KiB first-level cache), one of rows 144 KiB and its
+  // accumulators, which are touched once a block, twice that.
   schedule.depth_block = 256;
   schedule.tile_rows = 22 * kRowBlock;
-  schedule.tile_panels = 16;
+  schedule.tile_panels = 32;
   return schedule;
 }
 
 int64_t ScratchBytes(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t panels) {
   // The largest of the tiles that have no more rows: few rows keep their whole depth.
   int64_t bytes = TileScratch(spec, schedule, rows, panels).bytes();
-  for (const int64_t fewer : {int64_t{kRowBlock}, schedule.direct_rows, schedule.few_rows}) {
+  for (const int64_t fewer : {int64_t{kRowBlock}, schedule.few_rows}) {
     if (fewer < rows) bytes = std::max(bytes, TileScratch(spec, schedule, fewer, panels).bytes());
   }
   return bytes;

@@ -8,10 +8,11 @@
 namespace clikart::codegen {
 namespace {
 
-constexpr int kUnroll = 4;
+constexpr int kUnroll = kMicroUnroll;
 constexpr int kHalves = 2;  // vectors in a panel's k step
 constexpr int kRowsPerPointer = 3;
 constexpr int kVectorBytes = 32;
+constexpr int kLine = 64;
 
 }  // namespace
 
@@ -24,6 +25,7 @@ int32_t Avx2Code::Micro(int rows, int panels, ir::DType weights) {
   const Reg64 stride = TakePointer();
   const Reg64 c = TakePointer();
   const Reg64 b = TakePointer();
+  const Reg64 ahead = TakePointer();
   const Reg64 a0 = TakePointer();
   const Reg64 a3 = rows > kRowsPerPointer ? TakePointer() : a0;
   const Reg64 b_stride = panels > 1 ? TakePointer() : b;
@@ -34,10 +36,13 @@ int32_t Avx2Code::Micro(int rows, int panels, ir::DType weights) {
     const RegExp at = multiple == 0 ? base : base + stride * multiple;
     return at + step * static_cast<int>(sizeof(float));
   };
-  const auto b_at = [&](int panel, int step) {
-    const RegExp at = panel == 0 ? RegExp(b) : panel == 3 ? RegExp(b) + b_stride3 : RegExp(b) + b_stride * panel;
+  const auto panel_at = [&](const Reg64& first, int panel, int step) {
+    const RegExp at = panel == 0   ? RegExp(first)
+                      : panel == 3 ? RegExp(first) + b_stride3
+                                   : RegExp(first) + b_stride * panel;
     return at + step * step_bytes;
   };
+  const auto b_at = [&](int panel, int step) { return panel_at(b, panel, step); };
 
   const int first_accumulator = vectors_taken_;
   for (int i = 0; i < rows * panels * kHalves; ++i) TakeVector();
@@ -52,6 +57,12 @@ int32_t Avx2Code::Micro(int rows, int panels, ir::DType weights) {
   for (int i = 0; i < (keep_inputs ? rows : 1); ++i) TakeVector();
   const auto input = [&](int row) { return Ymm(first_input + (keep_inputs ? row : 0)); };
 
+  const auto prefetch = [&](int step) {
+    if (step * step_bytes % kLine != 0) return;
+    for (int panel = 0; panel < panels; ++panel) {
+      prefetcht0(ptr[panel_at(ahead, panel, step)]);
+    }
+  };
   const auto accumulate = [&](int step) {
     for (int panel = 0; panel < panels; ++panel) {
       const bool from_memory = weights == ir::DType::kFloat32 && rows == 1;
@@ -88,6 +99,7 @@ int32_t Avx2Code::Micro(int rows, int panels, ir::DType weights) {
 
   mov(a0, Argument(offsetof(MicroArgs, a)));
   mov(b, Argument(offsetof(MicroArgs, b)));
+  mov(ahead, Argument(offsetof(MicroArgs, prefetch)));
   if (rows > 1) mov(stride, Argument(offsetof(MicroArgs, a_stride)));
   if (rows > kRowsPerPointer) {
     lea(a3, ptr[stride + stride * 2]);
@@ -110,8 +122,12 @@ int32_t Avx2Code::Micro(int rows, int panels, ir::DType weights) {
   jl(rest, T_NEAR);
   align(32);
   L(unrolled);
-  for (int step = 0; step < kUnroll; ++step) accumulate(step);
+  for (int step = 0; step < kUnroll; ++step) {
+    prefetch(step);
+    accumulate(step);
+  }
   advance(kUnroll);
+  add(ahead, Argument(offsetof(MicroArgs, prefetch_step)));
   sub(depth, kUnroll);
   jge(unrolled, T_NEAR);
   L(rest);

@@ -10,7 +10,6 @@ namespace clikart::codegen {
 
 struct Schedule {
   int64_t few_rows = 0;     // up to this many rows weights are decoded in registers
-  int64_t direct_rows = 0;  // up to this many dense f32 rows are read in place, more are staged
   int64_t row_block = 1;    // rows of a register tile
   int64_t depth_block = 0;  // k steps between two stores of the accumulators
   int64_t tile_rows = 0;    // most rows a tile should have
