@@ -26,8 +26,14 @@ int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 struct Partition {
   int64_t panel_tiles = 1;
   int64_t row_tiles = 1;
-  int64_t row_unit = 1;   // rows go to tiles in blocks of this
-  int64_t row_units = 0;  // how many such blocks there are
+  int64_t row_unit = 1;        // rows go to tiles in blocks of this
+  int64_t row_units = 0;       // how many such blocks there are
+  int64_t units_per_call = 1;  // the most that one call of the kernel takes
+};
+
+// Panels [first, end) of slice `copy`, and row blocks [unit, unit_end).
+struct Tile {
+  int64_t copy, first, end, unit, unit_end;
 };
 
 int64_t PanelBytesOf(const ir::KernelSpec& spec) {
@@ -58,15 +64,20 @@ Partition MakePartition(const Launch& launch, int width) {
   cut.row_unit = std::max<int64_t>(1, std::min(schedule.row_block, most_rows));
   cut.row_units = CeilDiv(rows, cut.row_unit);
   cut.panel_tiles = CeilDiv(panels, most_panels);
-  cut.row_tiles = CeilDiv(cut.row_units, std::max<int64_t>(1, most_rows / cut.row_unit));
+  cut.units_per_call = std::max<int64_t>(1, most_rows / cut.row_unit);
+  // A packed panel range serves all rows of its tile, call by call.
+  cut.row_tiles = launch.pack != nullptr ? 1 : CeilDiv(cut.row_units, cut.units_per_call);
   if (width == 1) return cut;
   const double total_ns = EstimateNs(launch);
   const int64_t wanted = std::clamp<int64_t>(static_cast<int64_t>(total_ns / kTileNs), 1, kTilesPerThread * width);
   const auto tiles = [&] { return launch.copies * cut.panel_tiles * cut.row_tiles; };
   // Panels first: each has its own weights, so no two threads read the same ones. A cut in rows makes
-  // every row tile read (and under per_call pack) the weights again.
+  // every row tile read the weights again, and under per_call pack them, which pays only for idle threads.
+  const int64_t wanted_of_rows = launch.pack != nullptr ? std::min<int64_t>(wanted, width) : wanted;
   if (tiles() < wanted) cut.panel_tiles = std::min(panels, CeilDiv(wanted, launch.copies * cut.row_tiles));
-  if (tiles() < wanted) cut.row_tiles = std::min(cut.row_units, CeilDiv(wanted, launch.copies * cut.panel_tiles));
+  if (tiles() < wanted_of_rows) {
+    cut.row_tiles = std::min(cut.row_units, CeilDiv(wanted_of_rows, launch.copies * cut.panel_tiles));
+  }
   // Few tiles: every thread the same number of them, where that is a matter of some more.
   if (const int64_t rest = tiles() % width; rest != 0 && tiles() < kTilesPerThread * width) {
     const int64_t step = launch.copies * cut.row_tiles;
@@ -76,46 +87,54 @@ Partition MakePartition(const Launch& launch, int width) {
   return cut;
 }
 
-// Runs the tile [first, first + panels) x [row, row + rows) of `args`, the whole problem of one slice.
-void RunTile(const Launch& launch, codegen::TileArgs args, int64_t copy, int64_t first, int64_t panels, int64_t row,
-             int64_t rows) {
+void RunTile(const Launch& launch, const Partition& cut, const Tile& tile) {
   const codegen::KernelImage& image = launch.kernel->image;
   const ir::KernelSpec& spec = image.spec;
+  codegen::TileArgs args = launch.args;
+  const int64_t rows = args.rows;
+  if (launch.bind != nullptr) launch.bind(launch.context, tile.copy, args);
+  args.panels = tile.end - tile.first;
+  const int64_t calls = CeilDiv(tile.unit_end - tile.unit, cut.units_per_call);
+  const int64_t most_rows = std::min(rows, CeilDiv(tile.unit_end - tile.unit, calls) * cut.row_unit);
   const size_t packed_bytes =
-      launch.pack == nullptr ? 0 : static_cast<size_t>((panels * launch.panel_bytes + 63) & ~63);
-  std::byte* scratch =
-      ThreadScratch(packed_bytes + static_cast<size_t>(codegen::ScratchBytes(spec, image.schedule, rows, panels)));
+      launch.pack == nullptr ? 0 : static_cast<size_t>((args.panels * launch.panel_bytes + 63) & ~63);
+  const size_t kernel_bytes = static_cast<size_t>(codegen::ScratchBytes(spec, image.schedule, most_rows, args.panels));
+  std::byte* scratch = ThreadScratch(packed_bytes + kernel_bytes);
   if (launch.pack != nullptr) {
-    launch.pack(launch.context, copy, args.first_panel + first, panels, scratch);
+    launch.pack(launch.context, tile.copy, args.first_panel + tile.first, args.panels, scratch);
     args.weights = scratch;
   } else if (args.weights != nullptr) {
-    args.weights += first * PanelBytesOf(spec);
+    args.weights += tile.first * PanelBytesOf(spec);
   }
-  args.first_panel += first;
-  args.panels = panels;
-  if (args.offsets != nullptr) {
-    args.offsets += row * spec.taps;
-  } else {
-    args.x += row * args.x_stride;
-  }
-  args.y += row * args.y_stride;
-  args.rows = rows;
+  args.first_panel += tile.first;
   args.scratch = scratch + packed_bytes;
-  image.run(image, args);
+  const codegen::TileArgs whole = args;
+  for (int64_t call = 0; call < calls; ++call) {
+    const int64_t units = tile.unit_end - tile.unit;
+    const int64_t row = (tile.unit + units * call / calls) * cut.row_unit;
+    const int64_t row_end = std::min(rows, (tile.unit + units * (call + 1) / calls) * cut.row_unit);
+    if (whole.offsets != nullptr) {
+      args.offsets = whole.offsets + row * spec.taps;
+    } else {
+      args.x = whole.x + row * whole.x_stride;
+    }
+    args.y = whole.y + row * whole.y_stride;
+    args.rows = row_end - row;
+    image.run(image, args);
+  }
 }
 
 // Tile `index`: slices outermost, rows innermost, so that consecutive tiles share their weights.
 void RunIndex(const Launch& launch, const Partition& cut, int64_t index) {
   const int64_t row_tile = index % cut.row_tiles;
   const int64_t panel_tile = index / cut.row_tiles % cut.panel_tiles;
-  const int64_t copy = index / (cut.row_tiles * cut.panel_tiles);
-  codegen::TileArgs args = launch.args;
-  if (launch.bind != nullptr) launch.bind(launch.context, copy, args);
-  const int64_t first = args.panels * panel_tile / cut.panel_tiles;
-  const int64_t end = args.panels * (panel_tile + 1) / cut.panel_tiles;
-  const int64_t row = cut.row_units * row_tile / cut.row_tiles * cut.row_unit;
-  const int64_t row_end = std::min(args.rows, cut.row_units * (row_tile + 1) / cut.row_tiles * cut.row_unit);
-  RunTile(launch, args, copy, first, end - first, row, row_end - row);
+  const int64_t panels = launch.args.panels;
+  RunTile(launch, cut,
+          {.copy = index / (cut.row_tiles * cut.panel_tiles),
+           .first = panels * panel_tile / cut.panel_tiles,
+           .end = panels * (panel_tile + 1) / cut.panel_tiles,
+           .unit = cut.row_units * row_tile / cut.row_tiles,
+           .unit_end = cut.row_units * (row_tile + 1) / cut.row_tiles});
 }
 
 }  // namespace

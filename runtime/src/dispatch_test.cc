@@ -5,7 +5,7 @@
 #include <xmmintrin.h>
 
 #include <algorithm>
-#include <chrono>
+#include <atomic>
 #include <cstring>
 #include <set>
 #include <thread>
@@ -146,20 +146,25 @@ TEST_P(DispatchTest, IndirectRows) {
   problem.Check();
 }
 
+std::atomic<int64_t> panels_packed;
+
 TEST_P(DispatchTest, PerCallPacksWhatATileReads) {
   for (const int64_t rows : {1, 100}) {
     Problem problem(rows, 37, 300);
     problem.kernel.image.schedule.tile_rows = 24;
     problem.launch.args.weights = nullptr;
     problem.launch.panel_bytes = 300 * 64;
+    panels_packed = 0;
     problem.launch.pack = [](void* context, int64_t copy, int64_t first, int64_t count, std::byte* out) {
       EXPECT_EQ(copy, 0);
+      panels_packed += count;
       const Problem& self = *static_cast<Problem*>(context);
       std::memcpy(out, reinterpret_cast<const std::byte*>(self.weights.data()) + first * 300 * 64,
                   static_cast<size_t>(count * 300 * 64));
     };
     clikart::Run(problem.launch);
     problem.Check();
+    EXPECT_EQ(panels_packed, 37);  // each once, however many calls its rows take
   }
 }
 
