@@ -7,20 +7,13 @@
 #include "text.h"
 
 namespace clikart::ir {
+
+const ActivationDefinition kNoneDefinition = {Activation::kNone, "none", 1, "exact", [](Lane x, Lane) { return x; }};
+
 namespace {
 
-constexpr ActivationDefinition kNoneDefinition = {Activation::kNone, "none", 1, "exact",
-                                                  [](Lane x, Lane) { return x; }};
-
-// In the enum's order.
-constexpr std::array kDefinitions = {&kNoneDefinition,
-                                     // pointwise
-                                     &kReluDefinition, &kRelu6Definition, &kLeakyReluDefinition, &kGeluDefinition,
-                                     &kGeluTanhDefinition, &kQuickGeluDefinition, &kSiluDefinition, &kSigmoidDefinition,
-                                     &kTanhDefinition, &kHardswishDefinition, &kHardsigmoidDefinition, &kEluDefinition,
-                                     &kSoftplusDefinition, &kMishDefinition, &kRelu2Definition,
-                                     // gated
-                                     &kSwigluDefinition, &kGegluDefinition, &kRegluDefinition, &kSituDefinition};
+static_assert(kDefinitions.size() == static_cast<size_t>(Activation::kSitu) + 1,
+              "a value of the enum has no definition");
 
 const ActivationDefinition& DefinitionOf(Activation activation) {
   return *kDefinitions[static_cast<size_t>(activation)];
