@@ -1,0 +1,25 @@
+// The cases of clikart-bench by subject; each adds its rows to the report.
+#pragma once
+
+#include "limits.h"
+#include "report.h"
+
+namespace clikart::bench {
+
+struct Context {
+  const Limits& limits;
+  Report& report;
+  int rounds = 9;       // repetitions that medians are taken of
+  int max_threads = 2;  // cases run on 1 thread and on this many
+};
+
+// Layers of K = 4096, N = 6144 against the fma peak and the read bandwidth.
+void MeasureThroughput(const Context& context);
+// Activations over the bare kernel.
+void MeasureEpilogues(const Context& context);
+// A forward of a tiny layer, less its kernel.
+void MeasureCallOverhead(const Context& context);
+// Code generation, for a spread of specs.
+void MeasureEmission(const Context& context);
+
+}  // namespace clikart::bench

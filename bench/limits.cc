@@ -1,0 +1,111 @@
+#include "limits.h"
+
+#include <sys/mman.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace clikart::bench {
+namespace {
+
+constexpr size_t kBufferBytes = size_t{512} << 20;
+constexpr int64_t kFmaLoops = 1'000'000;
+constexpr int kFmasPerLoop = 24;
+constexpr int kFlopsPerFma = 16;
+
+// Twelve chains hide the latency of any CPU that has the instruction; the values stay zero.
+#define FMA(i) "vfmadd231ps %%ymm12, %%ymm12, %%ymm" #i "\n\t"
+#define FMAS FMA(0) FMA(1) FMA(2) FMA(3) FMA(4) FMA(5) FMA(6) FMA(7) FMA(8) FMA(9) FMA(10) FMA(11)
+#define CLEAR(i) "vxorps %%xmm" #i ", %%xmm" #i ", %%xmm" #i "\n\t"
+void RunFmas(int64_t loops) {
+  __asm__ volatile(CLEAR(0) CLEAR(1) CLEAR(2) CLEAR(3) CLEAR(4) CLEAR(5) CLEAR(6) CLEAR(7) CLEAR(8) CLEAR(9) CLEAR(10)
+                       CLEAR(11) CLEAR(12) "1:\n\t" FMAS FMAS "dec %0\n\t jnz 1b\n\t vzeroupper"
+                   : "+r"(loops)
+                   :
+                   : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
+                     "xmm12", "cc");
+}
+#undef CLEAR
+#undef FMAS
+#undef FMA
+
+#define READ(r)                                                             \
+  "vmovups (" r "), %%ymm0\n\t vmovups 32(" r "), %%ymm1\n\t vmovups 64(" r \
+  "), %%ymm2\n\t"                                                           \
+  "vmovups 96(" r "), %%ymm3\n\t sub $-128, " r "\n\t"
+void ReadOneStream(const std::byte* from, size_t bytes) {
+  size_t loops = bytes / 128;
+  __asm__ volatile("1:\n\t" READ("%0") "dec %1\n\t jnz 1b\n\t vzeroupper"
+                   : "+r"(from), "+r"(loops)
+                   :
+                   : "xmm0", "xmm1", "xmm2", "xmm3", "cc", "memory");
+}
+
+void ReadFourStreams(const std::byte* from, size_t bytes) {
+  const std::byte* a = from;
+  const std::byte* b = a + bytes / 4;
+  const std::byte* c = b + bytes / 4;
+  const std::byte* d = c + bytes / 4;
+  size_t loops = bytes / 4 / 128;
+  __asm__ volatile("1:\n\t" READ("%0") READ("%1") READ("%2") READ("%3") "dec %4\n\t jnz 1b\n\t vzeroupper"
+                   : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "+r"(loops)
+                   :
+                   : "xmm0", "xmm1", "xmm2", "xmm3", "cc", "memory");
+}
+#undef READ
+
+// job(0) here and the others on threads of their own. Starting those takes some tens of
+// microseconds, which the jobs make small.
+void OnThreads(int threads, const std::function<void(int)>& job) {
+  std::vector<std::thread> others;
+  for (int i = 1; i < threads; ++i) others.emplace_back(job, i);
+  job(0);
+  for (std::thread& other : others) other.join();
+}
+
+double Now(clockid_t clock) {
+  timespec time;
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+}  // namespace
+
+double Seconds(int threads, const std::function<void()>& job) {
+  const clockid_t clock = threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
+  const double start = Now(clock);
+  job();
+  return Now(clock) - start;
+}
+
+Limits::Limits() {
+  void* const memory = mmap(nullptr, kBufferBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) std::abort();
+  madvise(memory, kBufferBytes, MADV_HUGEPAGE);  // the limit has no page walks in it
+  std::memset(memory, 1, kBufferBytes);          // pages of their own, not the shared zero page
+  buffer_ = static_cast<std::byte*>(memory);
+}
+
+Limits::~Limits() { munmap(buffer_, kBufferBytes); }
+
+double Limits::FlopsPerSecond(int threads) const {
+  const double seconds = Seconds(threads, [&] { OnThreads(threads, [](int) { RunFmas(kFmaLoops); }); });
+  return static_cast<double>(threads) * kFmaLoops * kFmasPerLoop * kFlopsPerFma / seconds;
+}
+
+double Limits::BytesPerSecond(int threads) const {
+  const size_t share = kBufferBytes / static_cast<size_t>(threads);
+  double best = 0;
+  for (const auto read : {&ReadOneStream, &ReadFourStreams}) {
+    const auto job = [&](int i) { read(buffer_ + static_cast<size_t>(i) * share, share); };
+    const double seconds = Seconds(threads, [&] { OnThreads(threads, job); });
+    best = std::max(best, static_cast<double>(kBufferBytes) / seconds);
+  }
+  return best;
+}
+
+}  // namespace clikart::bench

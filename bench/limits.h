@@ -1,0 +1,31 @@
+// What this machine can do at most: the yardsticks of the benchmarks, measured beside them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace clikart::bench {
+
+// Seconds that `job` takes. On one thread that thread's own CPU time, which other programs on the
+// machine disturb less; a job on several threads needs the wall clock.
+double Seconds(int threads, const std::function<void()>& job);
+
+class Limits {
+ public:
+  Limits();
+  ~Limits();
+  Limits(const Limits&) = delete;
+  Limits& operator=(const Limits&) = delete;
+
+  // One measurement each, of some ten milliseconds; take it next to what is compared with it.
+  // Multiply-adds count as two. 256-bit fma on independent accumulators.
+  double FlopsPerSecond(int threads) const;
+  // Reading a buffer far larger than the last-level cache: the better of one and four streams a thread.
+  double BytesPerSecond(int threads) const;
+
+ private:
+  std::byte* buffer_;
+};
+
+}  // namespace clikart::bench
