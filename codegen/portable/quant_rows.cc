@@ -53,7 +53,8 @@ ColumnOrder OrderOf(const ir::KernelSpec& spec, const QuantSegment& segment) {
   };
   for (int64_t column = 0; column < spec.k; ++column) ++order.begin[static_cast<size_t>(group_of(column)) + 1];
   std::partial_sum(order.begin.begin(), order.begin.end(), order.begin.begin());
-  if (!spec.act_order) return order;
+  order.natural = !spec.act_order || segment.g_idx == nullptr;
+  if (order.natural) return order;
   std::vector<int64_t> next(order.begin.begin(), order.begin.end() - 1);
   for (int64_t column = 0; column < spec.k; ++column) {
     const int64_t position = next[static_cast<size_t>(group_of(column))]++;
@@ -65,11 +66,13 @@ ColumnOrder OrderOf(const ir::KernelSpec& spec, const QuantSegment& segment) {
 WeightReader::WeightReader(const ir::KernelSpec& spec, const QuantSegment& segment)
     : scheme_(*spec.scheme),
       segment_(segment),
-      bits_(scheme_.bits),
-      row_bytes_(bits_ == 8 ? spec.k : (spec.k + 1) / 2),
+      table_{.bits = scheme_.bits,
+             .is_integer = scheme_.codebook == ir::Codebook::kInteger,
+             .is_signed = scheme_.CodeDType() == ir::DType::kInt8,
+             .values = TableOf(scheme_)},
+      row_bytes_(scheme_.bits == 8 ? spec.k : (spec.k + 1) / 2),
       groups_(scheme_.GroupCount(spec.k)),
-      midpoint_(scheme_.codebook == ir::Codebook::kInteger && bits_ == 4 ? 8.0f : 0.0f),
-      table_(TableOf(scheme_)) {}
+      midpoint_(table_.is_integer && scheme_.bits == 4 ? 8.0f : 0.0f) {}
 
 float WeightReader::Scale(int64_t row, int64_t group) const {
   const auto bytes = ir::SizeOf(scheme_.ScaleDType());

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "clikart/codegen/kernel.h"
+#include "decode.h"
 
 namespace clikart::codegen::portable {
 
@@ -22,6 +23,7 @@ SegmentRows RowsFrom(std::span<const QuantSegment> segments, int64_t weight_row,
 struct ColumnOrder {
   std::vector<int32_t> columns;
   std::vector<int64_t> begin;
+  bool natural = true;  // columns are 0, 1, 2, ...
   int64_t Begin(int64_t group) const { return begin[static_cast<size_t>(group)]; }
   int64_t groups() const { return static_cast<int64_t>(begin.size()) - 1; }
 };
@@ -36,13 +38,16 @@ class WeightReader {
   // the group's zero point is exact: both are small integers, or the zero point is 0.
   template <typename Sink>
   void ForCodes(int64_t row, const int32_t* columns, int64_t count, Sink sink) const {
-    const auto* codes = reinterpret_cast<const uint8_t*>(segment_.codes + row * row_bytes_);
-    if (bits_ == 8) {
-      for (int64_t i = 0; i < count; ++i) sink(i, table_[codes[columns[i]]]);
+    const uint8_t* codes = Row(row);
+    const float* values = table_.values;
+    if (table_.bits == 8) {
+      for (int64_t i = 0; i < count; ++i) sink(i, values[codes[columns[i]]]);
     } else {
-      for (int64_t i = 0; i < count; ++i) sink(i, table_[codes[columns[i] / 2] >> (columns[i] % 2 * 4) & 15]);
+      for (int64_t i = 0; i < count; ++i) sink(i, values[codes[columns[i] / 2] >> (columns[i] % 2 * 4) & 15]);
     }
   }
+  const CodeTable& table() const { return table_; }
+  const uint8_t* Row(int64_t row) const { return reinterpret_cast<const uint8_t*>(segment_.codes + row * row_bytes_); }
   // What a group's codes are relative to; 0 for codebooks.
   float ZeroPoint(int64_t row, int64_t group) const {
     if (segment_.zero_points == nullptr) return midpoint_;
@@ -54,10 +59,9 @@ class WeightReader {
  private:
   const ir::QuantScheme& scheme_;
   const QuantSegment& segment_;
-  int bits_;
+  CodeTable table_;
   int64_t row_bytes_, groups_;
   float midpoint_;
-  const float* table_;  // of 256 codes, before the zero point
 };
 
 }  // namespace clikart::codegen::portable

@@ -20,13 +20,24 @@ std::vector<float> Reorder(const std::vector<float>& x, int64_t rows, const Colu
   return reordered;
 }
 
-// Columns [begin, end) of the order, for weight rows [first, first + count), as [step, lane].
-void DecodeColumns(const WeightReader& reader, const SegmentRows& run, const ColumnOrder& order, int64_t group,
-                   int64_t begin, int64_t end, float* to) {
+LaneCodes GroupLanes(const WeightReader& reader, const SegmentRows& run, int64_t group) {
+  LaneCodes lanes;
+  lanes.count = run.count;
   for (int64_t lane = 0; lane < run.count; ++lane) {
-    const int64_t row = run.first + lane;
-    const float zero_point = reader.ZeroPoint(row, group);
-    reader.ForCodes(row, order.columns.data() + begin, end - begin,
+    lanes.rows[lane] = reader.Row(run.first + lane);
+    lanes.zero_points[lane] = reader.ZeroPoint(run.first + lane, group);
+  }
+  return lanes;
+}
+
+// Columns [begin, end) of the order, as [step, lane].
+void DecodeColumns(const WeightReader& reader, const SegmentRows& run, const LaneCodes& lanes, const ColumnOrder& order,
+                   int64_t begin, int64_t end, float* to) {
+  const int64_t rest = order.natural ? DecodeEights(reader.table(), lanes, begin, end, to) : begin;
+  to += (rest - begin) * kLanes;
+  for (int64_t lane = 0; lane < lanes.count; ++lane) {
+    const float zero_point = lanes.zero_points[lane];
+    reader.ForCodes(run.first + lane, order.columns.data() + rest, end - rest,
                     [&](int64_t i, float value) { to[i * kLanes + lane] = value - zero_point; });
   }
 }
@@ -38,10 +49,11 @@ void ContractRun(const WeightReader& reader, const SegmentRows& run, const Colum
   float decoded[kSteps * kLanes] = {};
   for (int64_t group = 0; group < order.groups(); ++group) {
     float t[kRowBlock * kLanes] = {};
+    const LaneCodes lanes = GroupLanes(reader, run, group);
     const int64_t end = order.Begin(group + 1);
     for (int64_t i = order.Begin(group); i < end; i += kSteps) {
       const int64_t stop = std::min(i + kSteps, end);
-      DecodeColumns(reader, run, order, group, i, stop, decoded);
+      DecodeColumns(reader, run, lanes, order, i, stop, decoded);
       ExtendChains(x.data() + i, k, rows, decoded, stop - i, t);
     }
     float scales[kLanes] = {};

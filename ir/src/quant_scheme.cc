@@ -71,9 +71,9 @@ float DecodeE5m2(uint32_t code) {
   return DecodeMinifloat(code, 5, 2);
 }
 
-float DecodeE8m0(uint32_t code) {  // 2^(code - 127); the least one is subnormal
+float DecodeE8m0(uint32_t code) {  // 2^(code - 127), an f32's exponent field; the least one is subnormal
   if (code == 255) return std::numeric_limits<float>::quiet_NaN();
-  return std::ldexp(1.0f, static_cast<int>(code) - 127);
+  return std::bit_cast<float>(code == 0 ? 0x00400000u : code << 23);
 }
 
 absl::Status ParseError(std::string_view text, std::string_view what) {
