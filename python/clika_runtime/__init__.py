@@ -1,0 +1,81 @@
+# ruff: noqa: E402 (what cannot be imported is explained before the rest is tried)
+"""clika_runtime: layers that read the same input, joined into one generated kernel, bit for bit.
+
+The layers are in `clika_runtime.nn`; tensors and everything that shows or steers the runtime are here.
+"""
+
+try:
+    import numpy as _numpy  # noqa: F401
+except ImportError as error:
+    raise ImportError("clika_runtime needs NumPy (pip install numpy)") from error
+try:
+    from . import _core
+except ImportError as error:
+    if "_core" not in str(error) or "clika_runtime" not in str(error):
+        raise
+    raise ImportError(
+        "clika_runtime's compiled module _core is missing or was built for another Python: "
+        "install the package with pip, or run ./dev build and use .venv/bin/python"
+    ) from error
+
+_core.refuse_subinterpreter()
+
+from . import kernels, nn
+from ._core import (
+    ClikaRTError,
+    Tensor,
+    WarmupReport,
+    bfloat16,
+    concat,
+    cpu_info,
+    dtype,
+    float16,
+    float32,
+    get_num_threads,
+    int8,
+    int32,
+    set_num_threads,
+    split_with_sizes,
+    uint8,
+)
+from ._core import DispatchCount as count_dispatches
+from ._core import __version__ as __version__
+from ._warmup import warmup
+
+for _public in (
+    Tensor,
+    WarmupReport,
+    count_dispatches,
+    concat,
+    cpu_info,
+    get_num_threads,
+    set_num_threads,
+    split_with_sizes,
+):
+    try:
+        _public.__module__ = __name__
+    except AttributeError:  # a built-in function names its module itself
+        continue
+del _public
+
+__all__ = [
+    "ClikaRTError",
+    "Tensor",
+    "WarmupReport",
+    "bfloat16",
+    "concat",
+    "count_dispatches",
+    "cpu_info",
+    "dtype",
+    "float16",
+    "float32",
+    "get_num_threads",
+    "int8",
+    "int32",
+    "kernels",
+    "nn",
+    "set_num_threads",
+    "split_with_sizes",
+    "uint8",
+    "warmup",
+]
