@@ -1,0 +1,49 @@
+"""Every figure of this machine: kernels against its limits, calls from Python, memory of a fused model.
+
+    ./dev bench [--quick] [--check] [--json] [part ...]      parts: kernels python memory
+
+Prints each part's own table. Leaves with 0 unless --check is given and a goal was missed, or a part did not run.
+"""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PARTS = {
+    "kernels": [str(ROOT / "build/bin/clikart-bench")],
+    "python": [sys.executable, str(ROOT / "bench/python_calls.py")],
+    "memory": [sys.executable, str(ROOT / "bench/memory.py")],
+}
+MISSED = 1  # the status by which a part says that a goal was missed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(PARTS)} (default: all)")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions of the kernels, a smaller checkpoint")
+    parser.add_argument("--check", action="store_true", help="leave with 1 where a goal was missed")
+    parser.add_argument("--json", action="store_true", help="JSON instead of tables")
+    options = parser.parse_intermixed_args()
+    unknown = [part for part in options.parts if part not in PARTS]
+    if unknown:
+        parser.error(f"unknown part {unknown[0]!r}; one of: {', '.join(PARTS)}")
+
+    missed = False
+    for part in options.parts or PARTS:
+        command = [*PARTS[part], *(["--json"] if options.json else [])]
+        if part == "kernels":
+            command += ["--check"] + (["--quick"] if options.quick else [])
+        elif part == "memory" and options.quick:
+            command += ["--gigabytes", "0.2"]
+        status = subprocess.run(command, check=False).returncode
+        if status not in (0, MISSED):
+            print(f"bench: {part} failed with status {status}", file=sys.stderr)
+            return status if status > 0 else 1
+        missed = missed or status == MISSED
+    return MISSED if options.check and missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
