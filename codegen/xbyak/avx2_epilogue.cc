@@ -10,18 +10,17 @@
 namespace clikart::codegen {
 namespace {
 
-constexpr int kVectors = 16;
 constexpr int kLanes = 8;
 constexpr int kVectorBytes = 32;
 
 }  // namespace
 
-int32_t Avx2Code::Epilogue(const ir::KernelSpec& spec) {
+int32_t Avx2Code::Epilogue(const ir::KernelSpec& spec, int vectors) {
   const int32_t entry = Begin();
-  const RegisterPlan plan = PlanRegisters(ir::ProgramOf(spec.activation), kVectors);
+  const RegisterPlan plan = PlanRegisters(ir::ProgramOf(spec.activation), vectors);
   const Ymm result(plan.result);
-  const Ymm spare0((plan.result + 1) % kVectors);
-  const Ymm spare1((plan.result + 2) % kVectors);
+  const Ymm spare0((plan.result + 1) % vectors);
+  const Ymm spare1((plan.result + 2) % vectors);
   const int output_bytes = kLanes * static_cast<int>(ir::SizeOf(spec.y));
 
   const Reg64 c = TakePointer();
