@@ -196,3 +196,12 @@ def test_read_safetensors_refuses_what_does_not_fit(tmp_path, header):
     path.write_bytes(file.getvalue()[:30])
     with pytest.raises(ValueError, match="header claims"):
         checkpoints.read_safetensors(path)
+
+
+def test_quickstart(capsys):
+    import quickstart
+
+    quickstart.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == ["dispatches: 3 side by side, 1 fused", "same bits: True", "state dict unchanged: True"]
+    assert len(lines) > 3
