@@ -75,7 +75,15 @@ for _class in (
     _class.__module__ = __name__
 del _class
 
-_init = {cls: cls.__init__ for cls in (QuantScheme, Sequential, ModuleList, Linear, QLinearWoQ, QLinear, Conv)}
+
+def _compiled_init(cls: type) -> Callable[..., None]:
+    """C++'s own constructor, which stays to be found when this file runs again (a reload, a second import)."""
+    if "_compiled_init" not in cls.__dict__:
+        cls._compiled_init = cls.__init__
+    return cls.__dict__["_compiled_init"]
+
+
+_init = {cls: _compiled_init(cls) for cls in (QuantScheme, Sequential, ModuleList, Linear, QLinearWoQ, QLinear, Conv)}
 
 
 # Constructors.
