@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "clikart/ir/kernel_spec.h"
+#include "clikart/ir/program.h"
 #include "panel_driver.h"
 #include "register_plan.h"
 
@@ -24,8 +25,9 @@ class Avx2Code : private Xbyak::CodeGenerator {
   int32_t Micro(int rows, int panels, ir::DType weights);
   int32_t Stage(ir::DType x, ir::Access access);
   int32_t Widen(ir::DType weights);
-  // The program keeps to the first `vectors` registers (at least kFewestRegisters) and spills the rest.
-  int32_t Epilogue(const ir::KernelSpec& spec, int vectors = 16);
+  // `program` stands for the spec's activation. It keeps to the first `vectors` registers (at least
+  // kFewestRegisters) and spills the rest.
+  int32_t Epilogue(const ir::KernelSpec& spec, const ir::Program& program, int vectors = 16);
 
   // Writes the constants and answers the size of the whole, or 0 where the buffer did not hold it or
   // something could not be encoded.

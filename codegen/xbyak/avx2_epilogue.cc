@@ -4,7 +4,6 @@
 #include <cstddef>
 
 #include "avx2_code.h"
-#include "clikart/ir/activation.h"
 #include "clikart/ir/panel_layout.h"
 
 namespace clikart::codegen {
@@ -15,9 +14,9 @@ constexpr int kVectorBytes = 32;
 
 }  // namespace
 
-int32_t Avx2Code::Epilogue(const ir::KernelSpec& spec, int vectors) {
+int32_t Avx2Code::Epilogue(const ir::KernelSpec& spec, const ir::Program& program, int vectors) {
   const int32_t entry = Begin();
-  const RegisterPlan plan = PlanRegisters(ir::ProgramOf(spec.activation), vectors);
+  const RegisterPlan plan = PlanRegisters(program, vectors);
   const Ymm result(plan.result);
   const Ymm spare0((plan.result + 1) % vectors);
   const Ymm spare1((plan.result + 2) % vectors);

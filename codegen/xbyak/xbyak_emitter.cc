@@ -24,7 +24,7 @@ class XbyakFloatEmitter final : public Emitter {
 
 void Assemble(const ir::KernelSpec& spec, Avx2Code& code, std::array<int32_t, kMaxEntries>& entries) {
   entries[kStageEntry] = code.Stage(spec.x, spec.access);
-  entries[kEpilogueEntry] = code.Epilogue(spec);
+  entries[kEpilogueEntry] = code.Epilogue(spec, ir::ProgramOf(spec.activation));
   const bool widens = spec.w != ir::DType::kFloat32;
   if (widens) entries[kWidenEntry] = code.Widen(spec.w);
   for (int rows = 1; rows <= kRowBlock; ++rows) {

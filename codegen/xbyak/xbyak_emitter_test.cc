@@ -1,6 +1,7 @@
 #include "xbyak_emitter.h"
 
 #include <algorithm>
+#include <bit>
 #include <memory>
 #include <random>
 #include <vector>
@@ -144,6 +145,27 @@ TEST_F(XbyakEmitterTest, IndirectRowsWithZeroTaps) {
         CheckSpec(spec, {1, 6, 15}, Values::kOrdinary, seed);
       }
     }
+  }
+}
+
+// Zero weights let the bias through unchanged, so the one rounding sees any bits: NaNs of every payload,
+// ties, subnormals, overflow.
+TEST_F(XbyakEmitterTest, RoundsAnyBits) {
+  for (const DType y : kFloats) {
+    KernelSpec spec = Dense(6000, 1);
+    spec.y = y;
+    spec.bias = BiasKind::kFloat32;
+    Problem problem = RandomProblem(spec, 2, Values::kOrdinary, 3);
+    std::fill(problem.weights.begin(), problem.weights.end(), 0.0f);
+    std::mt19937 random(5);
+    for (float& bias : problem.bias) bias = std::bit_cast<float>(static_cast<uint32_t>(random()));
+    constexpr uint32_t kSpecial[] = {0x7fffffff, 0xffffffff, 0x7f800001, 0x7fffff80, 0x7f800000, 0xff800000, 0x7f7fffff,
+                                     0x00000001, 0x807fffff, 0x3f808000, 0x3f818000, 0x00008000, 0x00018000, 0x33000000,
+                                     0x33000001, 0x477fefff, 0x477ff000, 0x387fe000, 0x38002000, 0x80000000};
+    for (size_t i = 0; i < std::size(kSpecial); ++i) problem.bias[i] = std::bit_cast<float>(kSpecial[i]);
+    const LoadedKernel kernel(EmitOrDie(spec));
+    const auto got = RunGuarded(kernel, problem, GuardedBuffer::Edge::kEnd, 2, 1000);
+    EXPECT_EQ(FirstDifference(y, got, Reference(problem)), -1) << ir::Name(y);
   }
 }
 
