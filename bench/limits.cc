@@ -1,9 +1,11 @@
 #include "limits.h"
 
+#include <sched.h>
 #include <sys/mman.h>
 #include <time.h>
 
 #include <algorithm>
+#include <barrier>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
@@ -13,7 +15,7 @@ namespace clikart::bench {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{512} << 20;
-constexpr int64_t kFmaLoops = 1'000'000;
+constexpr int64_t kFmaLoops = 4'000'000;
 constexpr int kFmasPerLoop = 24;
 constexpr int kFlopsPerFma = 16;
 
@@ -58,19 +60,45 @@ void ReadFourStreams(const std::byte* from, size_t bytes) {
 }
 #undef READ
 
-// job(0) here and the others on threads of their own. Starting those takes some tens of
-// microseconds, which the jobs make small.
-void OnThreads(int threads, const std::function<void(int)>& job) {
-  std::vector<std::thread> others;
-  for (int i = 1; i < threads; ++i) others.emplace_back(job, i);
-  job(0);
-  for (std::thread& other : others) other.join();
+// The calling thread on the `index`-th of the CPUs it may use: a limit is no place for the scheduler to
+// put two threads on one.
+void Pin(int index) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed) || index-- > 0) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    sched_setaffinity(0, sizeof(one), &one);
+    return;
+  }
 }
 
 double Now(clockid_t clock) {
   timespec time;
   clock_gettime(clock, &time);
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+// Seconds from the first start to the last end of job(i) on thread i. Several threads are made for it,
+// each on a CPU of its own, and start together: making them is not timed.
+double SecondsOnThreads(int threads, const std::function<void(int)>& job) {
+  if (threads == 1) return Seconds(1, [&] { job(0); });
+  std::barrier together(threads);
+  std::vector<double> starts(static_cast<size_t>(threads)), ends(static_cast<size_t>(threads));
+  std::vector<std::thread> crew;
+  for (int i = 0; i < threads; ++i) {
+    crew.emplace_back([&, i] {
+      Pin(i);
+      together.arrive_and_wait();
+      starts[static_cast<size_t>(i)] = Now(CLOCK_MONOTONIC);
+      job(i);
+      ends[static_cast<size_t>(i)] = Now(CLOCK_MONOTONIC);
+    });
+  }
+  for (std::thread& thread : crew) thread.join();
+  return *std::max_element(ends.begin(), ends.end()) - *std::min_element(starts.begin(), starts.end());
 }
 
 }  // namespace
@@ -93,7 +121,7 @@ Limits::Limits() {
 Limits::~Limits() { munmap(buffer_, kBufferBytes); }
 
 double Limits::FlopsPerSecond(int threads) const {
-  const double seconds = Seconds(threads, [&] { OnThreads(threads, [](int) { RunFmas(kFmaLoops); }); });
+  const double seconds = SecondsOnThreads(threads, [](int) { RunFmas(kFmaLoops); });
   return static_cast<double>(threads) * kFmaLoops * kFmasPerLoop * kFlopsPerFma / seconds;
 }
 
@@ -102,7 +130,7 @@ double Limits::BytesPerSecond(int threads) const {
   double best = 0;
   for (const auto read : {&ReadOneStream, &ReadFourStreams}) {
     const auto job = [&](int i) { read(buffer_ + static_cast<size_t>(i) * share, share); };
-    const double seconds = Seconds(threads, [&] { OnThreads(threads, job); });
+    const double seconds = SecondsOnThreads(threads, job);
     best = std::max(best, static_cast<double>(kBufferBytes) / seconds);
   }
   return best;
