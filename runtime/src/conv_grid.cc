@@ -191,7 +191,7 @@ std::shared_ptr<const ConvGrid::Table> ConvGrid::TableFor(std::span<const int64_
                                                           std::span<const int64_t> outputs) {
   Key key{Shape(spatial.begin(), spatial.end()), Shape(strides.begin(), strides.end())};
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     for (auto it = tables_.begin(); it != tables_.end(); ++it) {
       if (!(it->key == key)) continue;
       tables_.splice(tables_.begin(), tables_, it);
@@ -199,7 +199,7 @@ std::shared_ptr<const ConvGrid::Table> ConvGrid::TableFor(std::span<const int64_
     }
   }
   auto table = std::make_shared<const Table>(MakeTable(spatial, strides, outputs));
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   tables_.push_front({std::move(key), table});
   size_t count = 0, bytes = 0;
   std::erase_if(tables_, [&](const Entry& entry) {

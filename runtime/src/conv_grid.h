@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -11,7 +12,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "clikart/nn.h"
 
 namespace clikart {
@@ -66,7 +66,7 @@ class ConvGrid {
   std::vector<std::pair<int64_t, int64_t>> padding_;
   PaddingMode mode_ = PaddingMode::kZeros;
   bool pointwise_ = false;
-  absl::Mutex mutex_;
+  std::mutex mutex_;
   std::list<Entry> tables_;
 };
 

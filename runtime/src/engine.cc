@@ -17,7 +17,7 @@ constexpr int64_t kPackBytes = 256 << 10;
 
 absl::StatusOr<const Kernel*> KernelSet::Compile(DType x, DType y) {
   const size_t index = Index(x, y);
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   if (owned_[index] == nullptr) {
     ir::KernelSpec spec = base_;
     spec.x = x;
@@ -29,7 +29,7 @@ absl::StatusOr<const Kernel*> KernelSet::Compile(DType x, DType y) {
 }
 
 std::vector<std::shared_ptr<const Kernel>> KernelSet::Compiled() const {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<const Kernel>> kernels;
   for (const auto& kernel : owned_) {
     if (kernel != nullptr) kernels.push_back(kernel);
@@ -81,7 +81,7 @@ void Engine::SetBias(std::span<const float> values) {
 
 KernelSet& Engine::KernelsFor(ir::Activation activation) {
   if (activation == spec().activation) return kernels_;
-  absl::MutexLock lock(&others_mutex_);
+  const std::lock_guard lock(others_mutex_);
   for (const auto& set : others_) {
     if (set->base().activation == activation) return *set;
   }

@@ -4,13 +4,13 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "clikart/codegen/kernel.h"
 #include "clikart/ir/kernel_spec.h"
 #include "clikart/ir/panel_layout.h"
@@ -51,7 +51,7 @@ class KernelSet {
 
   const ir::KernelSpec base_;
   std::array<std::atomic<const Kernel*>, kEntries> ready_{};
-  mutable absl::Mutex mutex_;
+  mutable std::mutex mutex_;
   std::array<std::shared_ptr<const Kernel>, kEntries> owned_;
 };
 
@@ -122,7 +122,7 @@ class Engine {
   std::vector<std::shared_ptr<Memory>> memory_;
   std::vector<float> bias_;
   std::optional<Tensor> joined_;
-  absl::Mutex others_mutex_;
+  std::mutex others_mutex_;
   std::vector<std::unique_ptr<KernelSet>> others_;
 };
 

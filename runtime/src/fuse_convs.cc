@@ -99,7 +99,7 @@ absl::StatusOr<std::shared_ptr<ConvGroup>> FuseConvs(std::span<const std::shared
     return absl::InvalidArgumentError(absl::StrCat(kCaller, ": expected two or more layers, found ", layers.size()));
   }
   const std::vector<std::shared_ptr<Layer>> all(layers.begin(), layers.end());
-  absl::MutexLock structure(&StructureMutex());
+  const std::unique_lock structure(StructureMutex());
   CLIKART_ASSIGN_OR_RETURN(const std::vector<FusePart> parts, TakeParts(kCaller, all));
   GroupCore::Traits traits;
   traits.name = options.name.value_or("");

@@ -161,7 +161,7 @@ absl::StatusOr<std::shared_ptr<LinearGroup>> FuseLinears(std::span<const std::sh
   if (layers.size() < 2) {
     return absl::InvalidArgumentError(absl::StrCat(kCaller, ": expected two or more layers, found ", layers.size()));
   }
-  absl::MutexLock structure(&StructureMutex());
+  const std::unique_lock structure(StructureMutex());
   CLIKART_ASSIGN_OR_RETURN(const std::vector<FusePart> parts, TakeParts(kCaller, layers));
   GroupCore::Traits traits;
   traits.name = options.name.value_or("");

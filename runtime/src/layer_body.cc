@@ -16,8 +16,8 @@ std::atomic<uint64_t> g_epoch{0};
 
 }  // namespace
 
-absl::Mutex& StructureMutex() {
-  static absl::Mutex* const mutex = new absl::Mutex;
+std::shared_mutex& StructureMutex() {
+  static std::shared_mutex* const mutex = new std::shared_mutex;
   return *mutex;
 }
 
@@ -52,8 +52,8 @@ std::shared_ptr<const BodyState> LayerBody::StateOf(Tensors tensors) const {
 }
 
 absl::StatusOr<std::shared_ptr<const BodyState>> LayerBody::Packed() {
-  absl::ReaderMutexLock structure(&StructureMutex());
-  absl::MutexLock lock(&pack_mutex_);
+  const std::shared_lock structure(StructureMutex());
+  const std::lock_guard lock(pack_mutex_);
   std::shared_ptr<const BodyState> state = slot_.Load();
   switch (state->kind) {
     case LayerState::kPacked:

@@ -7,14 +7,15 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "clikart/nn.h"
 #include "engine.h"
 #include "slot.h"
@@ -25,7 +26,7 @@ class ConvGrid;
 class GroupCore;
 struct Rows;
 
-absl::Mutex& StructureMutex();
+std::shared_mutex& StructureMutex();
 
 // Odd while a load replaces states; a reader of several layers retries when it changed meanwhile.
 class LoadEpoch {
@@ -96,7 +97,7 @@ class LayerBody {
  private:
   const LayerTraits traits_;
   Slot<const BodyState> slot_;
-  absl::Mutex pack_mutex_;
+  std::mutex pack_mutex_;
 };
 
 // Parameter `name`'s memory, which must be there: what Build reads.

@@ -235,7 +235,7 @@ absl::StatusOr<LoadReport> Module::LoadStateDict(const StateDict& state, const L
   Checker checker(*this, options);
   CLIKART_RETURN_IF_ERROR(checker.Check(state));
   CLIKART_RETURN_IF_ERROR(checker.Convert());
-  absl::MutexLock structure(&StructureMutex());
+  const std::unique_lock structure(StructureMutex());
   CLIKART_RETURN_IF_ERROR(checker.Merge());
   CLIKART_ASSIGN_OR_RETURN(Dissolution dissolution, PlanDissolution(checker.deliveries()));
   // Nothing fails from here on. Old states are freed after the swap, which readers of several layers wait for.
