@@ -109,6 +109,8 @@ absl::StatusOr<std::shared_ptr<Conv>> Conv::Create(int64_t in_channels, int64_t 
   traits.inputs = in_channels;
   traits.rows = out_channels;
   traits.slices = options.groups;
+  traits.detail = absl::StrCat("kernel_size=", ShapeString(options.kernel_size));
+  if (options.groups != 1) absl::StrAppend(&traits.detail, ", groups=", options.groups);
   traits.spec.access = traits.grid->pointwise() ? ir::Access::kDense : ir::Access::kIndirect;
   traits.spec.n = out_channels / options.groups;
   traits.spec.k = in_channels / options.groups;

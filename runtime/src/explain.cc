@@ -41,8 +41,6 @@ DType NaturalInput(const ir::KernelSpec& spec) {
 }  // namespace
 
 std::string Layer::ToString() const {
-  if (body_ == nullptr)
-    return absl::StrCat(TypeName(), "(group", name_.empty() ? "" : " '", name_, name_.empty() ? "" : "'", ")");
   const LayerTraits& traits = body_->traits();
   std::string text = absl::StrCat(traits.type, "(", traits.inputs, ", ", traits.rows);
   absl::StrAppend(&text, ", bias=", body_->Find("bias").has_value() ? "True" : "False");
@@ -54,7 +52,22 @@ std::string Layer::ToString() const {
   if (traits.spec.activation != Activation::kNone) {
     absl::StrAppend(&text, ", activation=", Text(ir::Name(traits.spec.activation)));
   }
+  if (!traits.detail.empty()) absl::StrAppend(&text, ", ", traits.detail);
   if (!name_.empty()) absl::StrAppend(&text, ", name='", name_, "'");
+  return text + ")";
+}
+
+std::string GroupServer::ToString(const std::string& type) const {
+  const GroupCore::Traits& traits = core_->traits();
+  std::string text = absl::StrCat(type, "(", parts_[0]->body()->traits().inputs, ", ", traits.width, ", group of ");
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    const LayerTraits& part = parts_[i]->body()->traits();
+    absl::StrAppend(&text, i == 0 ? "" : " + ", part.name.empty() ? absl::StrCat(part.rows) : part.name);
+  }
+  if (traits.activation != Activation::kNone) {
+    absl::StrAppend(&text, ", activation=", Text(ir::Name(traits.activation)));
+  }
+  if (!traits.name.empty()) absl::StrAppend(&text, ", name='", traits.name, "'");
   return text + ")";
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "environment.h"
 #include "status_macros.h"
 #include "text.h"
 
@@ -131,19 +132,29 @@ absl::StatusOr<std::vector<float>> ConcatenatedBias(std::span<const FusePart> pa
   return values;
 }
 
+absl::Status ReportReasons(const std::string& caller, const GroupCore::Traits& traits) {
+  const absl::StatusOr<Environment>& environment = Environment::Get();
+  for (const GroupReason& reason : traits.reasons) {
+    KernelCache::Instance().CountRejection(reason.name);
+    const std::string message = absl::StrCat(caller, traits.name.empty() ? "" : absl::StrCat(" '", traits.name, "'"),
+                                             ": the parts run side by side: ", reason.name, " (", reason.detail, ")");
+    Log(1, message);
+    if (environment.ok() && environment->strict) {
+      return absl::FailedPreconditionError(absl::StrCat(message, ", which CLIKART_STRICT=1 forbids"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 std::shared_ptr<GroupCore> CommitGroup(GroupCore::Traits traits, std::span<const FusePart> parts, FuseResult result) {
   std::vector<std::shared_ptr<LayerBody>> bodies;
   for (const FusePart& part : parts) bodies.push_back(part.layer->body());
-  const bool fused = traits.reasons.empty();
   auto core = std::make_shared<GroupCore>(std::move(traits), bodies, std::move(result.plan));
   for (size_t i = 0; i < bodies.size(); ++i) {
     result.states[i]->group = core;
     bodies[i]->Replace(std::move(result.states[i]));
   }
   for (const Tensor& tensor : result.replaced) tensor.storage()->Release();
-  if (!fused) {
-    for (const GroupReason& reason : core->traits().reasons) KernelCache::Instance().CountRejection(reason.name);
-  }
   return core;
 }
 

@@ -45,6 +45,9 @@ absl::StatusOr<FuseResult> ShareEngine(std::span<const FusePart> parts, std::sha
 // The concatenated bias of one kernel; -0.0, which changes no sum, where a part has none.
 absl::StatusOr<std::vector<float>> ConcatenatedBias(std::span<const FusePart> parts);
 
+// Counts and logs why the parts will run side by side; an error under CLIKART_STRICT=1.
+absl::Status ReportReasons(const std::string& caller, const GroupCore::Traits& traits);
+
 // Makes the group and swaps the parts' states. Nothing fails from here on.
 std::shared_ptr<GroupCore> CommitGroup(GroupCore::Traits traits, std::span<const FusePart> parts, FuseResult result);
 

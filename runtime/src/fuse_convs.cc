@@ -27,6 +27,7 @@ class ConvGroupLayer final : public ConvGroup {
   std::vector<int64_t> split_sizes() const override { return server_.split_sizes(); }
   bool fused() const override { return server_.core().fused(); }
   Residency residency() const override { return server_.core().traits().residency; }
+  std::string ToString() const override { return server_.ToString(TypeName()); }
   LayerState state() const override { return LayerState::kPacked; }
   std::string Explain() const override { return server_.Explain("Conv group"); }
   absl::StatusOr<std::vector<std::string>> Prepare(const Shape& shape, DType dtype) override {
@@ -122,6 +123,7 @@ absl::StatusOr<std::shared_ptr<ConvGroup>> FuseConvs(std::span<const std::shared
   group_options.name = traits.name;
   group_options.activation = traits.activation;
   traits.reasons = ReasonsAgainst(parts);
+  CLIKART_RETURN_IF_ERROR(ReportReasons(kCaller, traits));
   CLIKART_ASSIGN_OR_RETURN(FuseResult result, traits.reasons.empty()
                                                   ? BuildFused(parts, traits)
                                                   : BuildSideBySide(parts, traits.activation, traits.residency));

@@ -36,6 +36,7 @@ class LinearGroupLayer final : public LinearGroup {
   std::vector<std::shared_ptr<Layer>> parts() const override { return server_.parts(); }
   std::vector<int64_t> split_sizes() const override { return server_.split_sizes(); }
   bool fused() const override { return server_.core().fused(); }
+  std::string ToString() const override { return server_.ToString(TypeName()); }
   LayerState state() const override { return LayerState::kPacked; }
   std::string Explain() const override { return server_.Explain("Linear group"); }
   absl::StatusOr<std::vector<std::string>> Prepare(const Shape& shape, DType dtype) override {
@@ -173,6 +174,7 @@ absl::StatusOr<std::shared_ptr<LinearGroup>> FuseLinears(std::span<const std::sh
   }
   CLIKART_RETURN_IF_ERROR(CheckGate(parts, traits));
   traits.reasons = ReasonsAgainst(parts);
+  CLIKART_RETURN_IF_ERROR(ReportReasons(kCaller, traits));
   const Activation unit = ir::IsGated(traits.activation) ? Activation::kNone : traits.activation;
   CLIKART_ASSIGN_OR_RETURN(FuseResult result, traits.reasons.empty() ? BuildFused(parts, traits)
                                                                      : BuildSideBySide(parts, unit, traits.residency));

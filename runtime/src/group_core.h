@@ -86,6 +86,7 @@ class GroupServer {
   absl::StatusOr<Tensor> ForwardImages(const Tensor& x) const;
   absl::StatusOr<std::vector<std::string>> Prepare(const Shape& input_shape, DType input_dtype) const;
   std::string Explain(const std::string& type) const;
+  std::string ToString(const std::string& type) const;
 
  private:
   // The plan in force: the fused one, or one that reads the parts' present states at one moment.

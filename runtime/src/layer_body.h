@@ -51,6 +51,7 @@ struct BodyState {
 struct LayerTraits {
   std::string type;                       // "Linear"
   std::string name;                       // as given; may be empty
+  std::string detail;                     // what only this type prints: "kernel_size=[3, 3]"
   std::vector<ParameterSpec> parameters;  // the weight first
   int64_t inputs = 0;                     // width of a row of x
   int64_t rows = 0;                       // weight rows

@@ -86,6 +86,41 @@ TEST(Linear, StridedRowsEqualTheirContiguousCopy) {
                        Value(Value(layer->Forward(Value(row.Reshape(Shape{1, 12})))).Reshape(Shape{17}))));
 }
 
+// The same values `shift` bytes past an aligned address.
+Tensor Misaligned(const Tensor& tensor, int64_t shift) {
+  const Tensor::Pinned from = Value(tensor.Pin());
+  const std::shared_ptr<Memory> memory = Value(Memory::Allocate(static_cast<size_t>(tensor.nbytes() + shift)));
+  std::memcpy(memory->data() + shift, from.data, static_cast<size_t>(tensor.nbytes()));
+  return Tensor::View(std::make_shared<Storage>(memory), tensor.shape(), tensor.strides(), tensor.dtype(), shift);
+}
+
+TEST(Linear, MisalignedMemoryServes) {  // C076
+  for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (Residency residency : {Residency::kPacked, Residency::kPerCall}) {
+      for (int64_t shift : {1, 2, 3}) {
+        const LinearOptions options{.dtype = dtype, .residency = residency};
+        const auto plain = MakeLinear(12, 37, 3, options);
+        const auto layer = Value(Linear::Create(12, 37, options));
+        ASSERT_TRUE(layer
+                        ->Bind({{"weight", Misaligned(Value(plain->Parameter("weight")), shift)},
+                                {"bias", Misaligned(Value(plain->Parameter("bias")), shift)}},
+                               {.assign = true})
+                        .ok());
+        const Tensor x = Random({9, 12}, 4, dtype);
+        EXPECT_TRUE(SameBits(Value(layer->Forward(Misaligned(x, shift))), Value(plain->Forward(x))));
+        EXPECT_TRUE(SameBits(Value(layer->Parameter("weight")), Value(plain->Parameter("weight"))));
+      }
+    }
+  }
+}
+
+TEST(Linear, BroadcastRowsServe) {
+  const auto layer = MakeLinear(12, 17, 3);
+  const Tensor row = Random({12}, 4);
+  const Tensor x = Tensor::View(row.storage(), {3, 5, 12}, {0, 0, 1}, row.dtype(), row.offset());
+  EXPECT_TRUE(SameBits(Value(layer->Forward(x)), Value(layer->Forward(Value(x.Clone())))));
+}
+
 TEST(Linear, EmptyBatchesDispatchNothing) {  // C013
   const auto layer = MakeLinear(100, 1, 3);
   for (const Shape& shape : {Shape{0, 100}, Shape{2, 0, 100}}) {

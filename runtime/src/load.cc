@@ -160,7 +160,7 @@ class Checker {
         if (!delivery.merged[i].has_value() && !complete) delivery.merged[i] = kept[i];
       }
       const absl::Status values = body->Check(delivery.merged);
-      if (!values.ok()) Problem(delivery.prefix, *body, values.message());
+      if (!values.ok()) problems_.push_back(absl::StrCat(delivery.prefix, values.message(), " (", body->label(), ")"));
     }
     return Verdict();
   }

@@ -77,24 +77,43 @@ WarmupItem Finish(const Task& task) {
   return item;
 }
 
+// Collects items and tells the caller of each.
+class Recorder {
+ public:
+  Recorder(int64_t total, const WarmupProgress& progress) : total_(total), progress_(progress) {}
+
+  absl::Status Add(WarmupItem item) {
+    report_.items.push_back(std::move(item));
+    return Advance(report_.items.back());
+  }
+  absl::Status Skip() { return Advance({}); }
+  WarmupReport Report() {
+    report_.compiled = GetKernelStats().compiled - compiled_before_;
+    report_.seconds = Since(start_);
+    return std::move(report_);
+  }
+
+ private:
+  absl::Status Advance(const WarmupItem& item) {
+    ++done_;
+    if (progress_ == nullptr || progress_(done_, total_, item)) return absl::OkStatus();
+    return absl::CancelledError(absl::StrCat("warm-up cancelled after ", done_, " of ", total_, " steps"));
+  }
+
+  const int64_t total_;
+  const WarmupProgress& progress_;
+  const Clock::time_point start_ = Clock::now();
+  const int64_t compiled_before_ = GetKernelStats().compiled;
+  int64_t done_ = 0;
+  WarmupReport report_;
+};
+
 }  // namespace
 
 absl::StatusOr<WarmupReport> Warmup(Module& module, Inputs inputs, const WarmupProgress& progress) {
-  const Clock::time_point start = Clock::now();
-  const int64_t compiled_before = GetKernelStats().compiled;
   const std::vector<Task> tasks = TasksOf(module, inputs);
-  const int64_t total = static_cast<int64_t>(tasks.size() + inputs.size());
-  WarmupReport report;
-  int64_t done = 0;
-  const auto advance = [&](const WarmupItem& item) -> absl::Status {
-    ++done;
-    if (progress == nullptr || progress(done, total, item)) return absl::OkStatus();
-    return absl::CancelledError(absl::StrCat("warm-up cancelled after ", done, " of ", total, " steps"));
-  };
-  for (const Task& task : tasks) {
-    report.items.push_back(Finish(task));
-    CLIKART_RETURN_IF_ERROR(advance(report.items.back()));
-  }
+  Recorder recorder(static_cast<int64_t>(tasks.size() + inputs.size()), progress);
+  for (const Task& task : tasks) CLIKART_RETURN_IF_ERROR(recorder.Add(Finish(task)));
   // A forward where the module defines one: tables of convolutions and the pool's threads are then ready too.
   for (const auto& [shape, dtype] : inputs) {
     const Clock::time_point began = Clock::now();
@@ -102,14 +121,28 @@ absl::StatusOr<WarmupReport> Warmup(Module& module, Inputs inputs, const WarmupP
     const absl::StatusOr<Tensor> x = Tensor::Zeros(shape, dtype);
     item.status = x.ok() ? module.Forward(*x).status() : x.status();
     item.seconds = Since(began);
-    const bool defined = !absl::IsUnimplemented(item.status);
-    if (!defined) item.status = absl::OkStatus();
-    CLIKART_RETURN_IF_ERROR(advance(item));
-    if (defined) report.items.push_back(std::move(item));
+    CLIKART_RETURN_IF_ERROR(absl::IsUnimplemented(item.status) ? recorder.Skip() : recorder.Add(std::move(item)));
   }
-  report.compiled = GetKernelStats().compiled - compiled_before;
-  report.seconds = Since(start);
-  return report;
+  return recorder.Report();
+}
+
+absl::StatusOr<WarmupReport> Warmup(std::span<const std::string> signatures, const WarmupProgress& progress) {
+  Recorder recorder(static_cast<int64_t>(signatures.size()), progress);
+  for (const std::string& signature : signatures) {
+    const Clock::time_point start = Clock::now();
+    WarmupItem item;
+    const absl::StatusOr<ir::KernelSpec> spec = ir::KernelSpec::Parse(signature.substr(0, signature.rfind('@')));
+    item.status = spec.status();
+    if (spec.ok()) {
+      const absl::StatusOr<std::shared_ptr<const Kernel>> kernel = KernelCache::Instance().GetOrCompile(*spec);
+      item.status = kernel.status();
+      if (kernel.ok()) item.kernel = (*kernel)->signature;
+    }
+    if (item.kernel.empty()) item.kernel = signature;
+    item.seconds = Since(start);
+    CLIKART_RETURN_IF_ERROR(recorder.Add(std::move(item)));
+  }
+  return recorder.Report();
 }
 
 }  // namespace clikart

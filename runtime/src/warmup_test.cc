@@ -55,6 +55,24 @@ TEST(Warmup, FusedPartsArePreparedThroughTheirGroup) {
   EXPECT_TRUE(report.items[0].status.ok());
 }
 
+TEST(Warmup, ManifestsOfAnEarlierRunCompileAhead) {
+  ASSERT_TRUE(MakeLinear(8, 46, 1)->Forward(Random({1, 8}, 1)).ok());
+  std::vector<std::string> manifest;
+  for (const KernelInfo& kernel : ListKernels()) {
+    if (kernel.signature.find("n=46 ") != std::string::npos) manifest.push_back(kernel.signature);
+  }
+  ASSERT_EQ(manifest.size(), 1u);
+  manifest.push_back("no signature");
+  ClearKernels();
+  const WarmupReport report = Value(Warmup(manifest));
+  EXPECT_EQ(report.compiled, 1);
+  EXPECT_EQ(report.items[0].kernel, manifest[0]);
+  EXPECT_FALSE(report.items[1].status.ok());
+  const int64_t compiled = GetKernelStats().compiled;
+  ASSERT_TRUE(MakeLinear(8, 46, 1)->Forward(Random({1, 8}, 1)).ok());
+  EXPECT_EQ(GetKernelStats().compiled, compiled);
+}
+
 TEST(Warmup, ProgressMayCancel) {
   auto model =
       std::make_shared<ModuleList>(std::vector<std::shared_ptr<Module>>{MakeLinear(8, 4, 1), MakeLinear(8, 4, 1)});

@@ -246,6 +246,7 @@ class Group {
  public:
   virtual ~Group() = default;
   virtual std::vector<std::shared_ptr<Layer>> parts() const = 0;
+  // Output columns of each part; of a gated group, whose halves become one, its whole width alone.
   virtual std::vector<int64_t> split_sizes() const = 0;
   virtual bool fused() const = 0;           // one kernel serves it now
   virtual Residency residency() const = 0;  // the parts' own when they agree, else packed

@@ -68,7 +68,13 @@ struct WarmupReport {
 // done, total, the item just finished; false cancels.
 using WarmupProgress = std::function<bool(int64_t, int64_t, const WarmupItem&)>;
 // Packs and compiles every layer that `inputs` can reach. Layers that fail are listed; others go on.
-absl::StatusOr<WarmupReport> Warmup(Module& module, std::span<const std::pair<Shape, DType>> inputs, const WarmupProgress& progress = {});
+absl::StatusOr<WarmupReport> Warmup(Module& module, std::span<const std::pair<Shape, DType>> inputs,
+                                    const WarmupProgress& progress = {});
+
+// Compiles the kernels of a manifest: signatures as ListKernels() gave them in an earlier run, on this
+// machine or another one (the part that names ISA and emitter is decided anew). A line that does not
+// parse is listed with its error.
+absl::StatusOr<WarmupReport> Warmup(std::span<const std::string> signatures, const WarmupProgress& progress = {});
 
 struct CpuInfo {
   std::string vendor, brand, isa, max_isa;  // effective level, and the cap in force
