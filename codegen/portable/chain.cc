@@ -5,9 +5,8 @@
 #include <cmath>
 
 namespace clikart::codegen::portable {
-namespace {
 
-void ExtendBaseline(const float* x, int64_t x_stride, int64_t rows, const float* w, int64_t steps, float* acc) {
+void ExtendChainsBaseline(const float* x, int64_t x_stride, int64_t rows, const float* w, int64_t steps, float* acc) {
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t k = 0; k < steps; ++k) {
       for (int64_t lane = 0; lane < kLanes; ++lane) {
@@ -18,8 +17,9 @@ void ExtendBaseline(const float* x, int64_t x_stride, int64_t rows, const float*
   }
 }
 
-// The same with the instruction: fma is exactly rounded, so the bits are the same. kRows rows at once
-// keep enough independent chains in flight.
+namespace {
+
+// kRows rows at once keep enough independent chains in flight.
 template <int kRows>
 __attribute__((target("avx2,fma"))) void ExtendRowsFma(const float* x, int64_t x_stride, const float* w, int64_t steps,
                                                        float* acc) {
@@ -42,8 +42,10 @@ __attribute__((target("avx2,fma"))) void ExtendRowsFma(const float* x, int64_t x
   }
 }
 
-__attribute__((target("avx2,fma"))) void ExtendFma(const float* x, int64_t x_stride, int64_t rows, const float* w,
-                                                   int64_t steps, float* acc) {
+}  // namespace
+
+__attribute__((target("avx2,fma"))) void ExtendChainsAvx2(const float* x, int64_t x_stride, int64_t rows,
+                                                          const float* w, int64_t steps, float* acc) {
   int64_t row = 0;
   for (; row + 4 <= rows; row += 4) ExtendRowsFma<4>(x + row * x_stride, x_stride, w, steps, acc + row * kLanes);
   for (; row < rows; ++row) ExtendRowsFma<1>(x + row * x_stride, x_stride, w, steps, acc + row * kLanes);
@@ -53,26 +55,11 @@ void AddScaledBaseline(const float* t, const float* scale, int64_t rows, float* 
   for (int64_t i = 0; i < rows * kLanes; ++i) acc[i] = std::fma(t[i], scale[i % kLanes], acc[i]);
 }
 
-__attribute__((target("avx2,fma"))) void AddScaledFma(const float* t, const float* scale, int64_t rows, float* acc) {
+__attribute__((target("avx2,fma"))) void AddScaledAvx2(const float* t, const float* scale, int64_t rows, float* acc) {
   for (int64_t i = 0; i < rows * kLanes; i += 8) {
     const __m256 lanes = _mm256_loadu_ps(scale + i % kLanes);
     _mm256_storeu_ps(acc + i, _mm256_fmadd_ps(_mm256_loadu_ps(t + i), lanes, _mm256_loadu_ps(acc + i)));
   }
-}
-
-bool HasFma() {
-  static const bool has_fma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return has_fma;
-}
-
-}  // namespace
-
-void ExtendChains(const float* x, int64_t x_stride, int64_t rows, const float* w, int64_t steps, float* acc) {
-  (HasFma() ? ExtendFma : ExtendBaseline)(x, x_stride, rows, w, steps, acc);
-}
-
-void AddScaled(const float* t, const float* scale, int64_t rows, float* acc) {
-  (HasFma() ? AddScaledFma : AddScaledBaseline)(t, scale, rows, acc);
 }
 
 }  // namespace clikart::codegen::portable

@@ -45,8 +45,11 @@ CLIKART_AVX2 void Transpose(__m256 (&r)[8]) {
   }
 }
 
+}  // namespace
+
 __attribute__((target("avx2"))) int64_t DecodeEightsAvx2(const CodeTable& table, const LaneCodes& lanes, int64_t begin,
                                                          int64_t end, float* to) {
+  if (table.bits == 4 && begin % 2 != 0) return begin;
   int64_t column = begin;
   for (; column + 8 <= end; column += 8, to += 8 * kLanes) {
     for (int64_t half = 0; half < kLanes; half += 8) {
@@ -65,13 +68,5 @@ __attribute__((target("avx2"))) int64_t DecodeEightsAvx2(const CodeTable& table,
 }
 
 #undef CLIKART_AVX2
-
-}  // namespace
-
-int64_t DecodeEights(const CodeTable& table, const LaneCodes& lanes, int64_t begin, int64_t end, float* to) {
-  static const bool has_avx2 = __builtin_cpu_supports("avx2");
-  const bool splits_a_byte = table.bits == 4 && begin % 2 != 0;
-  return has_avx2 && !splits_a_byte ? DecodeEightsAvx2(table, lanes, begin, end, to) : begin;
-}
 
 }  // namespace clikart::codegen::portable

@@ -1,4 +1,4 @@
-// Decoding of contiguous columns by vectors, where the CPU can; the scalar way is WeightReader::ForCodes.
+// Decoding of contiguous columns by vectors; the scalar way is WeightReader::ForCodes.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct LaneCodes {
 };
 
 // Writes value - zero point of columns begin, begin + 1, ... as [column - begin, lane], lanes past the count
-// as 0, in steps of eight while they stay below `end`. Answers the first column it left: `begin` where the CPU lacks
-// AVX2 or a nibble would be split.
-int64_t DecodeEights(const CodeTable& table, const LaneCodes& lanes, int64_t begin, int64_t end, float* to);
+// as 0, in steps of eight while they stay below `end`. Answers the first column it left: `begin` where a nibble
+// would be split.
+int64_t DecodeEightsAvx2(const CodeTable& table, const LaneCodes& lanes, int64_t begin, int64_t end, float* to);
 
 }  // namespace clikart::codegen::portable

@@ -38,8 +38,8 @@ void StoreCodes(ir::DType dtype, const IntegerQuant& quant, const float* values,
 
 }  // namespace
 
-void StoreWithEpilogue(const ir::KernelSpec& spec, const TileArgs& args, int64_t first, Columns columns,
-                       Accumulators& accumulators) {
+void StoreWithEpilogue(const RowBlock& block, Accumulators& accumulators) {
+  const auto& [spec, args, ops, first, columns] = block;
   const ir::Program& program = ir::ProgramOf(spec.activation);
   const bool add_bias = spec.bias == ir::BiasKind::kFloat32 && spec.contraction != ir::Contraction::kInteger;
   const auto element = static_cast<int64_t>(ir::SizeOf(spec.y));

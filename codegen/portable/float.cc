@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "chain.h"
 #include "clikart/ir/panel_layout.h"
+#include "lane_ops.h"
 #include "tile.h"
 
 namespace clikart::codegen::portable {
@@ -24,8 +24,8 @@ void WidenSteps(const ir::PanelLayout& layout, const std::byte* from, int64_t st
 
 }  // namespace
 
-void ContractFloat(const ir::KernelSpec& spec, const TileArgs& args, int64_t first, Columns columns,
-                   Accumulators& accumulators) {
+void ContractFloat(const RowBlock& block, Accumulators& accumulators) {
+  const auto& [spec, args, ops, first, columns] = block;
   const ir::PanelLayout layout{spec.n, spec.depth(), spec.w, spec.gated()};
   const int64_t rows = accumulators.rows(), depth = spec.depth(), width = layout.OutputsPerPanel();
   const std::vector<float> x = WidenRows(spec, args, first, rows);
@@ -36,7 +36,7 @@ void ContractFloat(const ir::KernelSpec& spec, const TileArgs& args, int64_t fir
     for (int64_t k = 0; k < depth; k += kSteps) {
       const int64_t steps = std::min(kSteps, depth - k);
       WidenSteps(layout, weights + k * layout.StepBytes(), steps, steps_f32);
-      ExtendChains(x.data() + k, depth, rows, steps_f32, steps, lanes);
+      ops.extend_chains(x.data() + k, depth, rows, steps_f32, steps, lanes);
     }
     // A gated panel holds its gates in the first lanes and the ups of the same outputs in the others.
     const int64_t used = std::min(width, columns.count() - panel * width);

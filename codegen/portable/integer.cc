@@ -25,8 +25,8 @@ std::vector<int16_t> CenterRows(const ir::KernelSpec& spec, const TileArgs& args
 
 }  // namespace
 
-void ContractInteger(const ir::KernelSpec& spec, const TileArgs& args, int64_t first, Columns columns,
-                     Accumulators& accumulators) {
+void ContractInteger(const RowBlock& block, Accumulators& accumulators) {
+  const auto& [spec, args, ops, first, columns] = block;
   const IntegerQuant& quant = *args.integer;
   const std::vector<int16_t> x = CenterRows(spec, args, first, accumulators.rows());
   std::vector<int16_t> weights(static_cast<size_t>(spec.k));

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <string>
 
+#include "lane_ops.h"
 #include "tile.h"
 
 namespace clikart::codegen {
 namespace portable {
 namespace {
 
-using ContractFunction = void (*)(const ir::KernelSpec&, const TileArgs&, int64_t, Columns, Accumulators&);
+using ContractFunction = void (*)(const RowBlock&, Accumulators&);
 
 ContractFunction ContractionOf(ir::Contraction contraction) {
   switch (contraction) {
@@ -25,14 +26,16 @@ ContractFunction ContractionOf(ir::Contraction contraction) {
   return ContractFloat;
 }
 
+template <IsaLevel kIsa>
 void RunTile(const KernelImage& kernel, const TileArgs& args) {
   const ContractFunction contract = ContractionOf(kernel.spec.contraction);
   const Columns columns = TileColumns(kernel.spec, args);
   if (columns.count() <= 0) return;
   for (int64_t first = 0; first < args.rows; first += kRowBlock) {
     Accumulators accumulators(kernel.spec, std::min(kRowBlock, args.rows - first), columns);
-    contract(kernel.spec, args, first, columns, accumulators);
-    StoreWithEpilogue(kernel.spec, args, first, columns, accumulators);
+    const RowBlock block = {kernel.spec, args, LaneOpsFor(kIsa), first, columns};
+    contract(block, accumulators);
+    StoreWithEpilogue(block, accumulators);
   }
 }
 
@@ -40,13 +43,14 @@ class Portable final : public Emitter {
  public:
   std::string_view name() const override { return "portable"; }
   bool needs_executable_memory() const override { return false; }
-  std::variant<EmittedKernel, Rejection> Emit(const ir::KernelSpec& spec, const Target&) const override {
+  std::variant<EmittedKernel, Rejection> Emit(const ir::KernelSpec& spec, const Target& target) const override {
     EmittedKernel kernel;
     kernel.spec = spec;
     kernel.schedule = {.few_rows = 0, .row_block = kRowBlock, .depth_block = 0, .tile_rows = 64, .tile_panels = 16};
     kernel.emitter = std::string(name());
     kernel.entry_offsets.fill(-1);
-    kernel.run = RunTile;
+    kernel.isa = std::min(target.isa, IsaLevel::kAvx2);
+    kernel.run = kernel.isa == IsaLevel::kAvx2 ? RunTile<IsaLevel::kAvx2> : RunTile<IsaLevel::kBaseline>;
     return kernel;
   }
 };

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
-#include <string>
+#include <algorithm>
+#include <cmath>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -10,9 +12,9 @@
 namespace clikart::codegen {
 namespace {
 
-EmittedKernel Emit(const ir::KernelSpec& spec) {
+EmittedKernel Emit(const ir::KernelSpec& spec, IsaLevel isa = IsaLevel::kBaseline) {
   EXPECT_TRUE(spec.Verify().ok()) << spec.Verify();
-  return std::get<EmittedKernel>(PortableEmitter().Emit(spec, Target{}));
+  return std::get<EmittedKernel>(PortableEmitter().Emit(spec, Target{isa}));
 }
 
 std::vector<ir::KernelSpec> FloatSpecs() {
@@ -55,25 +57,33 @@ std::vector<ir::KernelSpec> FloatSpecs() {
   return specs;
 }
 
-class PortableFloatTest : public testing::TestWithParam<GuardedBuffer::Edge> {};
+class PortableFloatTest : public testing::TestWithParam<std::tuple<IsaLevel, GuardedBuffer::Edge>> {
+ protected:
+  void SetUp() override {
+    if (Detect(CpuidRecord::Host(), isa()).isa != isa()) GTEST_SKIP() << "this CPU has less";
+  }
+  IsaLevel isa() const { return std::get<0>(GetParam()); }
+  GuardedBuffer::Edge edge() const { return std::get<1>(GetParam()); }
+};
 
 // Every spec word by word, in tiles, with every buffer touching a guard page and extreme values.
 TEST_P(PortableFloatTest, C025_FollowsTheContractAndStaysInItsBuffers) {
   uint64_t seed = 0;
   for (const ir::KernelSpec& spec : FloatSpecs()) {
-    const LoadedKernel kernel(Emit(spec));
+    const LoadedKernel kernel(Emit(spec, isa()));
     for (int64_t rows : {0, 1, 2, 5, 18}) {
       for (Values values : {Values::kOrdinary, Values::kExtreme}) {
         const Problem problem = RandomProblem(spec, rows, values, ++seed);
-        const auto got = RunGuarded(kernel, problem, GetParam(), rows > 4 ? 17 : 3, 1 + seed % 2);
+        const auto got = RunGuarded(kernel, problem, edge(), rows > 4 ? 17 : 3, 1 + seed % 2);
         ASSERT_EQ(FirstDifference(spec.y, got, Reference(problem)), -1) << spec.ToString() << " rows " << rows;
       }
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Edges, PortableFloatTest,
-                         testing::Values(GuardedBuffer::Edge::kEnd, GuardedBuffer::Edge::kStart));
+INSTANTIATE_TEST_SUITE_P(LevelsAndEdges, PortableFloatTest,
+                         testing::Combine(testing::Values(IsaLevel::kBaseline, IsaLevel::kAvx2),
+                                          testing::Values(GuardedBuffer::Edge::kEnd, GuardedBuffer::Edge::kStart)));
 
 TEST(PortableEmitterTest, NoRowsOrNoPanelsTouchNothing) {
   ir::KernelSpec spec;
@@ -89,6 +99,56 @@ TEST(PortableEmitterTest, NoRowsOrNoPanelsTouchNothing) {
   spec.n = 0;
   args.panels = 1;
   LoadedKernel(Emit(spec)).Run(args);
+}
+
+// One launch of `values` as biases over weights of zeros.
+std::vector<float> OfBiases(ir::KernelSpec spec, const std::vector<float>& values) {
+  spec.n = static_cast<int64_t>(values.size());
+  spec.k = 4;
+  spec.bias = ir::BiasKind::kFloat32;
+  Problem problem{.spec = spec, .rows = 2, .x = std::vector<float>(8), .taps = {}, .weights = {}, .bias = values};
+  problem.weights.resize(values.size() * 4);
+  const auto y = RunGuarded(LoadedKernel(Emit(spec)), problem, GuardedBuffer::Edge::kEnd, 2, 100);
+  std::vector<float> result;
+  for (int64_t i = 0; i < spec.n; ++i) {
+    result.push_back(LoadElement(spec.y, y.data() + (spec.n + i) * static_cast<int64_t>(ir::SizeOf(spec.y))));
+  }
+  return result;
+}
+
+TEST(PortableEmitterTest, C001_ReluKeepsNan) {
+  std::vector<float> biases;
+  for (size_t i = 0; i < 37; ++i)
+    biases.push_back(std::vector<float>{NAN, -1, -0.0f, 0, 2, INFINITY, -INFINITY}[i % 7]);
+  ir::KernelSpec spec;
+  spec.activation = ir::Activation::kRelu;
+  const std::vector<float> y = OfBiases(spec, biases);
+  for (size_t i = 0; i < biases.size(); ++i) {
+    EXPECT_TRUE(std::isnan(biases[i]) ? std::isnan(y[i]) : y[i] == std::max(biases[i], 0.0f)) << i;
+  }
+}
+
+TEST(PortableEmitterTest, C009_OneRoundingAfterBiasAndActivation) {
+  for (ir::Activation activation : {ir::Activation::kNone, ir::Activation::kRelu}) {
+    ir::KernelSpec spec;
+    spec.n = 33;
+    spec.k = 2;
+    spec.x = spec.w = spec.y = ir::DType::kBFloat16;
+    spec.bias = ir::BiasKind::kFloat32;
+    spec.activation = activation;
+    Problem problem{.spec = spec, .rows = 1, .x = {1, 1}, .taps = {}, .weights = {}, .bias = {}};
+    for (int i = 0; i < 33; ++i) {
+      problem.weights.insert(problem.weights.end(), {1.0f, 0x1p-8f});
+      problem.bias.push_back(0x1p-10f);
+    }
+    const auto y = RunGuarded(LoadedKernel(Emit(spec)), problem, GuardedBuffer::Edge::kEnd, 1, 100);
+    for (int64_t i = 0; i < 33; ++i) EXPECT_EQ(LoadElement(spec.y, y.data() + 2 * i), 1.0078125f) << i;
+  }
+}
+
+TEST(PortableEmitterTest, TakesTheLevelOfItsTarget) {
+  EXPECT_EQ(Emit(ir::KernelSpec{}).isa, IsaLevel::kBaseline);
+  EXPECT_EQ(Emit(ir::KernelSpec{}, IsaLevel::kAvx2).isa, IsaLevel::kAvx2);
 }
 
 TEST(PortableEmitterTest, IsListedLast) {

@@ -42,12 +42,13 @@ QuantPart RandomPart(const ir::KernelSpec& spec, int64_t rows, uint64_t seed);
 QuantProblem RandomQuantProblem(const ir::KernelSpec& spec, int64_t rows, std::vector<int64_t> part_rows,
                                 uint64_t seed);
 
+struct QuantLaunch {
+  IsaLevel isa = IsaLevel::kBaseline;
+  GuardedBuffer::Edge edge = GuardedBuffer::Edge::kEnd;
+  int64_t tile_rows = 1000, tile_panels = 1000;
+};
 // [rows, outputs] as float.
-std::vector<float> RunQuant(const QuantProblem& problem, GuardedBuffer::Edge edge, int64_t tile_rows,
-                            int64_t tile_panels);
-inline std::vector<float> RunQuant(const QuantProblem& problem) {
-  return RunQuant(problem, GuardedBuffer::Edge::kEnd, problem.rows, 1000);
-}
+std::vector<float> RunQuant(const QuantProblem& problem, const QuantLaunch& launch = {});
 
 // Rule 3 or 6, word by word, through bias, activation and the one rounding.
 std::vector<float> WordByWord(const QuantProblem& problem);

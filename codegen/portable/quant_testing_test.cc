@@ -232,10 +232,10 @@ QuantProblem RandomQuantProblem(const ir::KernelSpec& spec, int64_t rows, std::v
   return problem;
 }
 
-std::vector<float> RunQuant(const QuantProblem& problem, GuardedBuffer::Edge edge, int64_t tile_rows,
-                            int64_t tile_panels) {
+std::vector<float> RunQuant(const QuantProblem& problem, const QuantLaunch& launch) {
+  const auto [isa, edge, tile_rows, tile_panels] = launch;
   const ir::KernelSpec& spec = problem.spec;
-  const LoadedKernel kernel(std::get<EmittedKernel>(PortableEmitter().Emit(spec, Target{})));
+  const LoadedKernel kernel(std::get<EmittedKernel>(PortableEmitter().Emit(spec, Target{isa})));
   const auto x_size = static_cast<int64_t>(ir::SizeOf(spec.x)), y_size = static_cast<int64_t>(ir::SizeOf(spec.y));
   const int64_t x_stride = (spec.k + 1) * x_size, y_stride = (spec.outputs() + 3) * y_size;
   if (problem.rows == 0) return {};

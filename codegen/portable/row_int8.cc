@@ -81,8 +81,8 @@ float Contract(const RowCodes& x, const std::vector<int16_t>& codes, const Weigh
 
 }  // namespace
 
-void ContractRowInt8(const ir::KernelSpec& spec, const TileArgs& args, int64_t first, Columns columns,
-                     Accumulators& accumulators) {
+void ContractRowInt8(const RowBlock& block, Accumulators& accumulators) {
+  const auto& [spec, args, ops, first, columns] = block;
   const auto row_count = static_cast<size_t>(accumulators.rows());
   const std::vector<float> x = WidenRows(spec, args, first, accumulators.rows());
   std::vector<RowCodes> rows;

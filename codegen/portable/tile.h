@@ -8,6 +8,8 @@
 
 namespace clikart::codegen::portable {
 
+struct LaneOps;
+
 // Rows that are contracted together: decoding a weight is paid once for all of them.
 inline constexpr int64_t kRowBlock = 16;
 // Weight rows side by side, each output in its own lane; also the panel's width.
@@ -50,19 +52,22 @@ inline const std::byte* RowOfX(const TileArgs& args, int64_t row) { return args.
 // `count` elements of any float type as f32, exactly.
 void Widen(ir::DType dtype, const std::byte* from, int64_t count, float* to);
 
-// Adds the bias, applies the activation, rounds once and stores rows [first, first + rows).
-void StoreWithEpilogue(const ir::KernelSpec& spec, const TileArgs& args, int64_t first, Columns columns,
-                       Accumulators& accumulators);
+// A row block of a tile: rows [first, first + accumulators.rows()).
+struct RowBlock {
+  const ir::KernelSpec& spec;
+  const TileArgs& args;
+  const LaneOps& ops;
+  int64_t first;
+  Columns columns;
+};
 
-// Contractions fill the accumulators for rows [first, first + rows). All but the last leave the bias
-// to the epilogue.
-void ContractFloat(const ir::KernelSpec& spec, const TileArgs& args, int64_t first, Columns columns,
-                   Accumulators& accumulators);
-void ContractWeightOnly(const ir::KernelSpec& spec, const TileArgs& args, int64_t first, Columns columns,
-                        Accumulators& accumulators);
-void ContractRowInt8(const ir::KernelSpec& spec, const TileArgs& args, int64_t first, Columns columns,
-                     Accumulators& accumulators);
-void ContractInteger(const ir::KernelSpec& spec, const TileArgs& args, int64_t first, Columns columns,
-                     Accumulators& accumulators);
+// Adds the bias, applies the activation, rounds once and stores rows [first, first + rows).
+void StoreWithEpilogue(const RowBlock& block, Accumulators& accumulators);
+
+// Contractions fill the accumulators of a row block. All but the last leave the bias to the epilogue.
+void ContractFloat(const RowBlock& block, Accumulators& accumulators);
+void ContractWeightOnly(const RowBlock& block, Accumulators& accumulators);
+void ContractRowInt8(const RowBlock& block, Accumulators& accumulators);
+void ContractInteger(const RowBlock& block, Accumulators& accumulators);
 
 }  // namespace clikart::codegen::portable

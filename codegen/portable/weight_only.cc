@@ -1,7 +1,7 @@
 // Quantized weights, float inputs: numerics rule 3.
 #include <algorithm>
 
-#include "chain.h"
+#include "lane_ops.h"
 #include "quant_rows.h"
 #include "tile.h"
 
@@ -31,9 +31,9 @@ LaneCodes GroupLanes(const WeightReader& reader, const SegmentRows& run, int64_t
 }
 
 // Columns [begin, end) of the order, as [step, lane].
-void DecodeColumns(const WeightReader& reader, const SegmentRows& run, const LaneCodes& lanes, const ColumnOrder& order,
-                   int64_t begin, int64_t end, float* to) {
-  const int64_t rest = order.natural ? DecodeEights(reader.table(), lanes, begin, end, to) : begin;
+void DecodeColumns(const LaneOps& ops, const WeightReader& reader, const SegmentRows& run, const LaneCodes& lanes,
+                   const ColumnOrder& order, int64_t begin, int64_t end, float* to) {
+  const int64_t rest = order.natural ? ops.decode_eights(reader.table(), lanes, begin, end, to) : begin;
   to += (rest - begin) * kLanes;
   for (int64_t lane = 0; lane < lanes.count; ++lane) {
     const float zero_point = lanes.zero_points[lane];
@@ -43,7 +43,7 @@ void DecodeColumns(const WeightReader& reader, const SegmentRows& run, const Lan
 }
 
 // The accumulators of up to kLanes weight rows: acc[row * kLanes + lane], from +0.
-void ContractRun(const WeightReader& reader, const SegmentRows& run, const ColumnOrder& order,
+void ContractRun(const LaneOps& ops, const WeightReader& reader, const SegmentRows& run, const ColumnOrder& order,
                  const std::vector<float>& x, int64_t rows, float* acc) {
   const auto k = static_cast<int64_t>(order.columns.size());
   float decoded[kSteps * kLanes] = {};
@@ -53,19 +53,19 @@ void ContractRun(const WeightReader& reader, const SegmentRows& run, const Colum
     const int64_t end = order.Begin(group + 1);
     for (int64_t i = order.Begin(group); i < end; i += kSteps) {
       const int64_t stop = std::min(i + kSteps, end);
-      DecodeColumns(reader, run, lanes, order, i, stop, decoded);
-      ExtendChains(x.data() + i, k, rows, decoded, stop - i, t);
+      DecodeColumns(ops, reader, run, lanes, order, i, stop, decoded);
+      ops.extend_chains(x.data() + i, k, rows, decoded, stop - i, t);
     }
     float scales[kLanes] = {};
     for (int64_t lane = 0; lane < run.count; ++lane) scales[lane] = reader.Scale(run.first + lane, group);
-    AddScaled(t, scales, rows, acc);
+    ops.add_scaled(t, scales, rows, acc);
   }
 }
 
 }  // namespace
 
-void ContractWeightOnly(const ir::KernelSpec& spec, const TileArgs& args, int64_t first, Columns columns,
-                        Accumulators& accumulators) {
+void ContractWeightOnly(const RowBlock& block, Accumulators& accumulators) {
+  const auto& [spec, args, ops, first, columns] = block;
   const int64_t rows = accumulators.rows();
   const std::vector<float> x = WidenRows(spec, args, first, rows);
   for (int64_t plane = 0; plane < accumulators.planes(); ++plane) {
@@ -81,7 +81,7 @@ void ContractWeightOnly(const ir::KernelSpec& spec, const TileArgs& args, int64_
         reordered = spec.act_order ? Reorder(x, rows, order) : x;
       }
       float acc[kRowBlock * kLanes] = {};
-      ContractRun(WeightReader(spec, *segment), run, order, reordered, rows, acc);
+      ContractRun(ops, WeightReader(spec, *segment), run, order, reordered, rows, acc);
       for (int64_t row = 0; row < rows; ++row) {
         std::copy_n(acc + row * kLanes, run.count, accumulators.Row(plane, row) + column);
       }

@@ -1,4 +1,4 @@
-#include "chain.h"
+#include "lane_ops.h"
 
 #include <gtest/gtest.h>
 
@@ -19,17 +19,25 @@ std::vector<float> RandomFloats(size_t count, uint64_t seed) {
   return values;
 }
 
-// The instruction and the C library's function, over every remainder of the row blocking.
-TEST(ChainTest, IsOneFmaChainALane) {
+class ChainTest : public testing::TestWithParam<IsaLevel> {
+ protected:
+  void SetUp() override {
+    if (Detect(CpuidRecord::Host(), GetParam()).isa != GetParam()) GTEST_SKIP() << "this CPU has less";
+  }
+};
+
+// Over every remainder of the row blocking.
+TEST_P(ChainTest, IsOneFmaChainALane) {
+  const LaneOps& ops = LaneOpsFor(GetParam());
   const int64_t steps = 37, stride = 40;
   for (int64_t rows = 0; rows <= kRowBlock; ++rows) {
     const std::vector<float> x = RandomFloats(static_cast<size_t>(rows * stride), 1);
     const std::vector<float> w = RandomFloats(steps * kLanes, 2);
     const std::vector<float> start = RandomFloats(static_cast<size_t>(rows * kLanes), 3);
     std::vector<float> acc = start;
-    ExtendChains(x.data(), stride, rows, w.data(), steps, acc.data());
+    ops.extend_chains(x.data(), stride, rows, w.data(), steps, acc.data());
     std::vector<float> scaled = start;
-    AddScaled(acc.data(), w.data(), rows, scaled.data());
+    ops.add_scaled(acc.data(), w.data(), rows, scaled.data());
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t lane = 0; lane < kLanes; ++lane) {
         const auto at = static_cast<size_t>(row * kLanes + lane);
@@ -43,6 +51,8 @@ TEST(ChainTest, IsOneFmaChainALane) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Levels, ChainTest, testing::Values(IsaLevel::kBaseline, IsaLevel::kAvx2));
 
 TEST(DotTest, IsExactAtTheEndsOfTheRange) {
   for (int64_t n : {0, 1, 7, 8, 9, 65535, 65536, 65537, 200001}) {

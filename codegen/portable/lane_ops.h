@@ -1,0 +1,20 @@
+// The inner loops that have a form for each level of the CPU, all with the same bits.
+#pragma once
+
+#include <cstdint>
+
+#include "chain.h"
+#include "clikart/codegen/target.h"
+#include "decode.h"
+
+namespace clikart::codegen::portable {
+
+struct LaneOps {
+  decltype(&ExtendChainsBaseline) extend_chains;
+  decltype(&AddScaledBaseline) add_scaled;
+  decltype(&DecodeEightsAvx2) decode_eights;  // may decode nothing
+};
+
+const LaneOps& LaneOpsFor(IsaLevel isa);
+
+}  // namespace clikart::codegen::portable
