@@ -47,7 +47,7 @@ int64_t NowNs() {
 struct Job {
   void (*body)(void*, int64_t);
   void* context;
-  std::atomic<int64_t> last_end{0};  // when the latest item ended
+  alignas(64) std::atomic<int64_t> last_end{0};  // when the latest item ended; every thread writes it
 };
 
 void RunItem(void* argument, size_t index) {
