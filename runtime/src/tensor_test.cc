@@ -52,7 +52,9 @@ TEST(TensorTest, SizesAreChecked) {
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Tensor::Empty(Shape{int64_t{1} << 61}, DType::kFloat32).status().code(),
             absl::StatusCode::kInvalidArgument);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // their allocators stop the process instead
   EXPECT_EQ(Tensor::Empty(Shape{int64_t{1} << 62}, DType::kInt8).status().code(), absl::StatusCode::kResourceExhausted);
+#endif
   // An empty tensor is empty, whatever its other sizes are.
   EXPECT_EQ(Tensor::Empty(Shape{int64_t{1} << 40, int64_t{1} << 40, 0}, DType::kInt8)->numel(), 0);
 }
