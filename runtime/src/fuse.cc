@@ -11,13 +11,6 @@
 namespace clikart {
 namespace {
 
-// The tensor in a slot of its own: the old slot can then be released without it.
-absl::StatusOr<Tensor> InNewSlot(const Tensor& tensor) {
-  CLIKART_ASSIGN_OR_RETURN(Tensor::Pinned pinned, tensor.Pin());
-  return Tensor::View(std::make_shared<Storage>(std::move(pinned.memory)), tensor.shape(), tensor.strides(),
-                      tensor.dtype(), tensor.offset());
-}
-
 // Adds the part's fused state over `engine` to `result`.
 absl::Status AddState(const FusePart& part, std::shared_ptr<Engine> engine, int64_t first_row, FuseResult& result) {
   auto state = std::make_shared<BodyState>();
@@ -146,7 +139,8 @@ absl::Status ReportReasons(const std::string& caller, const GroupCore::Traits& t
   return absl::OkStatus();
 }
 
-std::shared_ptr<GroupCore> CommitGroup(GroupCore::Traits traits, std::span<const FusePart> parts, FuseResult result) {
+std::shared_ptr<GroupCore> CommitGroup(GroupCore::Traits traits, std::span<const FusePart> parts, FuseResult result,
+                                       ReleaseLater& released) {
   std::vector<std::shared_ptr<LayerBody>> bodies;
   for (const FusePart& part : parts) bodies.push_back(part.layer->body());
   auto core = std::make_shared<GroupCore>(std::move(traits), bodies, std::move(result.plan));
@@ -154,7 +148,7 @@ std::shared_ptr<GroupCore> CommitGroup(GroupCore::Traits traits, std::span<const
     result.states[i]->group = core;
     bodies[i]->Replace(std::move(result.states[i]));
   }
-  for (const Tensor& tensor : result.replaced) tensor.storage()->Release();
+  for (Tensor& tensor : result.replaced) released.Add(std::move(tensor));
   return core;
 }
 

@@ -34,7 +34,7 @@ absl::StatusOr<Activation> CommonActivation(const std::string& caller, std::span
 struct FuseResult {
   std::shared_ptr<GroupPlan> plan = std::make_shared<GroupPlan>();
   std::vector<std::shared_ptr<BodyState>> states;  // of the parts, without their group yet
-  std::vector<Tensor> replaced;                    // whose slots are released at the commit
+  std::vector<Tensor> replaced;                    // whose slots are released after the commit
 };
 
 // One engine a part, each over its own tensors.
@@ -48,7 +48,9 @@ absl::StatusOr<std::vector<float>> ConcatenatedBias(std::span<const FusePart> pa
 // Counts and logs why the parts will run side by side; an error under CLIKART_STRICT=1.
 absl::Status ReportReasons(const std::string& caller, const GroupCore::Traits& traits);
 
-// Makes the group and swaps the parts' states. Nothing fails from here on.
-std::shared_ptr<GroupCore> CommitGroup(GroupCore::Traits traits, std::span<const FusePart> parts, FuseResult result);
+// Makes the group and swaps the parts' states; `released` gets the slots that the group replaces. Nothing
+// fails from here on.
+std::shared_ptr<GroupCore> CommitGroup(GroupCore::Traits traits, std::span<const FusePart> parts, FuseResult result,
+                                       ReleaseLater& released);
 
 }  // namespace clikart

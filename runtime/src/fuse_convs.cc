@@ -100,6 +100,7 @@ absl::StatusOr<std::shared_ptr<ConvGroup>> FuseConvs(std::span<const std::shared
     return absl::InvalidArgumentError(absl::StrCat(kCaller, ": expected two or more layers, found ", layers.size()));
   }
   const std::vector<std::shared_ptr<Layer>> all(layers.begin(), layers.end());
+  ReleaseLater released;
   const std::unique_lock structure(StructureMutex());
   CLIKART_ASSIGN_OR_RETURN(const std::vector<FusePart> parts, TakeParts(kCaller, all));
   GroupCore::Traits traits;
@@ -127,7 +128,7 @@ absl::StatusOr<std::shared_ptr<ConvGroup>> FuseConvs(std::span<const std::shared
   CLIKART_ASSIGN_OR_RETURN(FuseResult result, traits.reasons.empty()
                                                   ? BuildFused(parts, traits)
                                                   : BuildSideBySide(parts, traits.activation, traits.residency));
-  std::shared_ptr<GroupCore> core = CommitGroup(std::move(traits), parts, std::move(result));
+  std::shared_ptr<GroupCore> core = CommitGroup(std::move(traits), parts, std::move(result), released);
   return std::make_shared<ConvGroupLayer>(GroupServer(std::move(core), all), std::move(group_options));
 }
 

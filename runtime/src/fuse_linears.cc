@@ -162,6 +162,7 @@ absl::StatusOr<std::shared_ptr<LinearGroup>> FuseLinears(std::span<const std::sh
   if (layers.size() < 2) {
     return absl::InvalidArgumentError(absl::StrCat(kCaller, ": expected two or more layers, found ", layers.size()));
   }
+  ReleaseLater released;
   const std::unique_lock structure(StructureMutex());
   CLIKART_ASSIGN_OR_RETURN(const std::vector<FusePart> parts, TakeParts(kCaller, layers));
   GroupCore::Traits traits;
@@ -178,7 +179,7 @@ absl::StatusOr<std::shared_ptr<LinearGroup>> FuseLinears(std::span<const std::sh
   const Activation unit = ir::IsGated(traits.activation) ? Activation::kNone : traits.activation;
   CLIKART_ASSIGN_OR_RETURN(FuseResult result, traits.reasons.empty() ? BuildFused(parts, traits)
                                                                      : BuildSideBySide(parts, unit, traits.residency));
-  std::shared_ptr<GroupCore> core = CommitGroup(std::move(traits), parts, std::move(result));
+  std::shared_ptr<GroupCore> core = CommitGroup(std::move(traits), parts, std::move(result), released);
   GroupServer server(std::move(core), {layers.begin(), layers.end()});
   return std::make_shared<LinearGroupLayer>(std::move(server), options.name.value_or(""));
 }

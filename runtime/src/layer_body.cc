@@ -52,6 +52,7 @@ std::shared_ptr<const BodyState> LayerBody::StateOf(Tensors tensors) const {
 }
 
 absl::StatusOr<std::shared_ptr<const BodyState>> LayerBody::Packed() {
+  ReleaseLater released;
   const std::shared_lock structure(StructureMutex());
   const std::lock_guard lock(pack_mutex_);
   std::shared_ptr<const BodyState> state = slot_.Load();
@@ -73,12 +74,11 @@ absl::StatusOr<std::shared_ptr<const BodyState>> LayerBody::Packed() {
   CLIKART_ASSIGN_OR_RETURN(packed->engine, Build(state->tensors, traits_.spec.activation, traits_.residency));
   if (traits_.residency == Residency::kPacked) {
     Tensor& weight = *packed->tensors[0];
-    if (packed->engine->holds_weight()) {
-      slot_.Store(packed);
-      weight.storage()->Release();
-      return packed;
+    const Tensor loaded = weight;
+    if (!packed->engine->holds_weight()) {
+      CLIKART_ASSIGN_OR_RETURN(weight, InNewSlot(loaded));
     }
-    CLIKART_ASSIGN_OR_RETURN(weight, TakeOver(weight));
+    released.Add(loaded);
   }
   slot_.Store(packed);
   return packed;
@@ -133,12 +133,10 @@ ParameterSpec BiasParameter(int64_t rows, DType layer_dtype) {
       .name = "bias", .shape = {rows}, .dtype = DType::kFloat32, .float_converts = true, .also_taken = {layer_dtype}};
 }
 
-absl::StatusOr<Tensor> TakeOver(const Tensor& tensor) {
+absl::StatusOr<Tensor> InNewSlot(const Tensor& tensor) {
   CLIKART_ASSIGN_OR_RETURN(Tensor::Pinned pinned, tensor.Pin());
-  Tensor moved = Tensor::View(std::make_shared<Storage>(std::move(pinned.memory)), tensor.shape(), tensor.strides(),
-                              tensor.dtype(), tensor.offset());
-  tensor.storage()->Release();
-  return moved;
+  return Tensor::View(std::make_shared<Storage>(std::move(pinned.memory)), tensor.shape(), tensor.strides(),
+                      tensor.dtype(), tensor.offset());
 }
 
 }  // namespace clikart

@@ -12,6 +12,7 @@
 #include <shared_mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -107,8 +108,24 @@ absl::StatusOr<Tensor::Pinned> PinParameter(const LayerBody& body, const Tensors
 absl::StatusOr<std::vector<float>> BiasValues(const LayerBody& body, const Tensors& tensors);
 // The bias spec of a float layer: f32 or the layer's dtype, kept as given.
 ParameterSpec BiasParameter(int64_t rows, DType layer_dtype);
-// Moves the tensor's memory to a slot of its own and releases the old one: views held so far turn
-// storage-free, the memory stays.
-absl::StatusOr<Tensor> TakeOver(const Tensor& tensor);
+// The tensor in a slot of its own: once the old slot is released, views held so far are storage-free, and
+// the memory stays.
+absl::StatusOr<Tensor> InNewSlot(const Tensor& tensor);
+
+// Releases slots when it goes. Declared before a lock it does so without that lock: freeing memory may run
+// its owner's code, which may want a lock of its own (Python's, say).
+class ReleaseLater {
+ public:
+  ReleaseLater() = default;
+  ~ReleaseLater() {
+    for (const Tensor& tensor : tensors_) tensor.storage()->Release();
+  }
+  ReleaseLater(const ReleaseLater&) = delete;
+  ReleaseLater& operator=(const ReleaseLater&) = delete;
+  void Add(Tensor tensor) { tensors_.push_back(std::move(tensor)); }
+
+ private:
+  std::vector<Tensor> tensors_;
+};
 
 }  // namespace clikart

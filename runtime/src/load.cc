@@ -235,11 +235,12 @@ absl::StatusOr<LoadReport> Module::LoadStateDict(const StateDict& state, const L
   Checker checker(*this, options);
   CLIKART_RETURN_IF_ERROR(checker.Check(state));
   CLIKART_RETURN_IF_ERROR(checker.Convert());
+  // Old states go after the lock: freeing may run an owner's code (see ReleaseLater).
+  std::vector<std::shared_ptr<const BodyState>> old;
   const std::unique_lock structure(StructureMutex());
   CLIKART_RETURN_IF_ERROR(checker.Merge());
   CLIKART_ASSIGN_OR_RETURN(Dissolution dissolution, PlanDissolution(checker.deliveries()));
-  // Nothing fails from here on. Old states are freed after the swap, which readers of several layers wait for.
-  std::vector<std::shared_ptr<const BodyState>> old;
+  // Nothing fails from here on.
   for (const auto& [body, delivery] : checker.deliveries()) old.push_back(body->state());
   for (const auto& [body, tensors] : dissolution.others) old.push_back(body->state());
   const LoadEpoch epoch;
