@@ -35,10 +35,10 @@ absl::StatusOr<int64_t> CheckedBytes(std::span<const int64_t> shape, DType dtype
 
 Shape RowMajorStrides(std::span<const int64_t> shape) {
   Shape strides(shape.size(), 1);
-  int64_t step = 1;
+  uint64_t step = 1;  // may wrap where another size is 0, and then nobody steps
   for (size_t i = shape.size(); i-- > 0;) {
-    strides[i] = step;
-    step *= shape[i] > 0 ? shape[i] : 1;
+    strides[i] = static_cast<int64_t>(step);
+    step *= static_cast<uint64_t>(shape[i] > 0 ? shape[i] : 1);
   }
   return strides;
 }
@@ -123,9 +123,9 @@ Tensor Tensor::View(std::shared_ptr<Storage> storage, Shape shape, Shape strides
 }
 
 int64_t Tensor::numel() const {
-  int64_t count = 1;
-  for (int64_t size : shape_) count *= size;
-  return count;
+  uint64_t count = 1;  // may wrap on the way to 0
+  for (int64_t size : shape_) count *= static_cast<uint64_t>(size);
+  return static_cast<int64_t>(count);
 }
 
 bool Tensor::has_storage() const { return storage_ != nullptr && !storage_->released(); }
