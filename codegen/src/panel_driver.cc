@@ -102,44 +102,53 @@ class Tile {
     }
   }
 
+  // k steps [first, first + count).
+  struct DepthBlock {
+    int64_t first;
+    int64_t count;
+  };
+
   // Depth blocks outside, so that a block of rows stays in the second-level cache while panels pass
   // by, and a block of a panel in the first-level cache while rows pass by.
   void RunManyRows() const {
-    const bool widens = scratch_.widens();
-    const WeightForm form = widens ? WeightForm::kWidened : WeightForm::kPacked;
-    const int64_t blocks = (args_.rows + kRowBlock - 1) / kRowBlock;
-    MicroArgs micro;
-    int64_t first = 0;
+    DepthBlock block{0, 0};
     do {
-      const int64_t count = std::min(kernel_.schedule.depth_block, layout_.depth - first);
-      const bool last = first + count == layout_.depth;
-      const Rows a = RowsFrom(first, count);
-      micro.a_stride = a.stride;
-      micro.depth = count;
-      micro.resume = first > 0;
-      for (int64_t panel = 0; panel < args_.panels; ++panel) {
-        const std::byte* const block = Panel(panel) + first * layout_.StepBytes();
-        micro.b = widens ? Widen(block, count) : block;
-        micro.c = args_.scratch + scratch_.accumulators_at() + panel * scratch_.accumulator_panel_stride();
-        micro.a = a.data;
-        // The row blocks share the work of asking for what is read next.
-        const int64_t block_bytes = count * layout_.StepBytes();
-        const bool more_panels = panel + 1 < args_.panels;
-        micro.prefetch =
-            more_panels ? block + layout_.PanelBytes() : Panel(0) + (first * layout_.StepBytes() + block_bytes);
-        micro.prefetch_step = kMicroUnroll * layout_.StepBytes() / blocks;
-        for (int64_t i = 0; i < blocks; ++i) {
-          // Blocks of nearly the same size: a small last one would wait for its own fma chains.
-          const int64_t rows = args_.rows / blocks + (i < args_.rows % blocks ? 1 : 0);
-          Call(MicroEntry(form, static_cast<int>(rows), 1), micro);
-          micro.a += rows * a.stride;
-          micro.c += rows * kAccumulatorRow;
-          micro.prefetch += block_bytes / blocks;
-        }
-        if (last) Finish(panel, micro.c - args_.rows * kAccumulatorRow);
-      }
-      first += count;
-    } while (first < layout_.depth);
+      block.count = std::min(kernel_.schedule.depth_block, layout_.depth - block.first);
+      const Rows a = RowsFrom(block.first, block.count);
+      for (int64_t panel = 0; panel < args_.panels; ++panel) MultiplyPanel(a, panel, block);
+      block.first += block.count;
+    } while (block.first < layout_.depth);
+  }
+
+  // All rows times one panel's depth block, and the epilogue after the last one.
+  void MultiplyPanel(const Rows& a, int64_t panel, const DepthBlock& block) const {
+    const bool widens = scratch_.widens();
+    const int64_t row_blocks = (args_.rows + kRowBlock - 1) / kRowBlock;
+    const int64_t block_bytes = block.count * layout_.StepBytes();
+    const std::byte* const weights = Panel(panel) + block.first * layout_.StepBytes();
+    std::byte* const c = args_.scratch + scratch_.accumulators_at() + panel * scratch_.accumulator_panel_stride();
+    MicroArgs micro;
+    micro.a = a.data;
+    micro.a_stride = a.stride;
+    micro.b = widens ? Widen(weights, block.count) : weights;
+    micro.depth = block.count;
+    micro.c = c;
+    micro.resume = block.first > 0;
+    // What is read next: the row blocks share the work of asking for it.
+    const bool more_panels = panel + 1 < args_.panels;
+    micro.prefetch =
+        more_panels ? weights + layout_.PanelBytes() : Panel(0) + (block.first * layout_.StepBytes() + block_bytes);
+    micro.prefetch_step = kMicroUnroll * layout_.StepBytes() / row_blocks;
+    for (int64_t i = 0; i < row_blocks; ++i) {
+      // Blocks of nearly the same size: a small last one would wait for its own fma chains.
+      const int64_t rows = args_.rows / row_blocks + (i < args_.rows % row_blocks ? 1 : 0);
+      const WeightForm form = widens ? WeightForm::kWidened : WeightForm::kPacked;
+      Call(MicroEntry(form, static_cast<int>(rows), 1), micro);
+      micro.a += rows * a.stride;
+      micro.c += rows * kAccumulatorRow;
+      micro.prefetch += block_bytes / row_blocks;
+    }
+    if (block.first + block.count == layout_.depth) Finish(panel, c);
   }
 
   const std::byte* Widen(const std::byte* panel, int64_t steps) const {
