@@ -18,8 +18,6 @@ ReasonText TextOf(RejectReason reason) {
       return {"data_type", "the emitter does not serve this data type"};
     case RejectReason::kTooManyTaps:
       return {"too_many_taps", "the convolution has more kernel positions than the emitter serves"};
-    case RejectReason::kNarrowGroup:
-      return {"narrow_group", "a group of the convolution has too few channels to fill a panel"};
     case RejectReason::kCodeTooLarge:
       return {"code_too_large", "the generated code does not fit its buffer"};
     case RejectReason::kExecutableMemory:

@@ -20,7 +20,6 @@ enum class RejectReason : uint8_t {
   kContractionKind,      // weight-only or integer contraction
   kDataType,
   kTooManyTaps,
-  kNarrowGroup,          // grouped or depthwise convolution, too few lanes for a panel
   kCodeTooLarge,
   kExecutableMemory,     // the system refuses executable memory
   kDisabled,             // CLIKART_EMITTER says otherwise
