@@ -95,7 +95,7 @@ absl::StatusOr<std::shared_ptr<Engine>> ConvBody::Build(const Tensors& tensors, 
 
 absl::StatusOr<std::shared_ptr<Conv>> Conv::Create(int64_t in_channels, int64_t out_channels,
                                                    const ConvOptions& options) {
-  const std::string label = absl::StrCat("Conv '", options.name, "'");
+  const std::string label = LayerLabel("Conv", options.name, in_channels, out_channels);
   CLIKART_RETURN_IF_ERROR(CheckChannels(label, in_channels, out_channels, options.groups));
   if (ir::IsGated(options.activation)) {
     return absl::FailedPreconditionError(absl::StrCat(label, ": the gated activation '",

@@ -15,11 +15,18 @@ namespace {
 
 int64_t Bytes(DType dtype) { return static_cast<int64_t>(ir::SizeOf(dtype)); }
 
+// Says where the layer that an error names is served.
+absl::Status InGroup(absl::Status status, const GroupCore& core) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(status.message(), " (in the group ", core.label(), ")"));
+}
+
 }  // namespace
 
 absl::StatusOr<Tensor> GroupServer::ForwardRows(const Tensor& x) const {
   CLIKART_ASSIGN_OR_RETURN(const std::shared_ptr<const GroupPlan> plan, Plan());
-  for (const GroupUnit& unit : plan->units) CLIKART_RETURN_IF_ERROR(CheckInput(*unit.body, x.shape(), x.dtype()));
+  for (const GroupUnit& unit : plan->units)
+    CLIKART_RETURN_IF_ERROR(InGroup(CheckInput(*unit.body, x.shape(), x.dtype()), *core_));
   Shape shape = x.shape();
   shape.back() = core_->outputs();
   CLIKART_ASSIGN_OR_RETURN(Tensor y, Tensor::Empty(shape, x.dtype()));
@@ -60,7 +67,7 @@ absl::StatusOr<Tensor> GroupServer::ForwardImages(const Tensor& x) const {
   CLIKART_ASSIGN_OR_RETURN(const std::shared_ptr<const GroupPlan> plan, Plan());
   Shape sizes;
   for (const GroupUnit& unit : plan->units) {
-    CLIKART_RETURN_IF_ERROR(CheckInput(*unit.body, x.shape(), x.dtype()));
+    CLIKART_RETURN_IF_ERROR(InGroup(CheckInput(*unit.body, x.shape(), x.dtype()), *core_));
     const ConvGrid& grid = *unit.body->traits().grid;
     const std::span<const int64_t> spatial = std::span(x.shape()).subspan(1, static_cast<size_t>(grid.rank()));
     CLIKART_ASSIGN_OR_RETURN(Shape own, grid.OutputSizes(unit.body->label(), spatial));

@@ -29,9 +29,9 @@ LayerBody::LayerBody(LayerTraits traits) : traits_(std::move(traits)) {
   slot_.Store(StateOf(Tensors(traits_.parameters.size())));
 }
 
-std::string LayerBody::label() const {
-  if (traits_.name.empty()) return absl::StrCat(traits_.type, "(", traits_.inputs, " -> ", traits_.rows, ")");
-  return absl::StrCat(traits_.type, " '", traits_.name, "'");
+std::string LayerLabel(const std::string& type, const std::string& name, int64_t inputs, int64_t rows) {
+  if (name.empty()) return absl::StrCat(type, "(", inputs, " -> ", rows, ")");
+  return absl::StrCat(type, " '", name, "'");
 }
 
 std::optional<size_t> LayerBody::Find(std::string_view parameter) const {

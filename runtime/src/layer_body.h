@@ -62,6 +62,9 @@ struct LayerTraits {
   int64_t slices = 1;              // groups of a convolution
 };
 
+// "Linear 'q'", or "Linear(64 -> 64)" for a layer without a name: what messages call it.
+std::string LayerLabel(const std::string& type, const std::string& name, int64_t inputs, int64_t rows);
+
 class LayerBody {
  public:
   explicit LayerBody(LayerTraits traits);
@@ -69,7 +72,7 @@ class LayerBody {
 
   const LayerTraits& traits() const { return traits_; }
   const std::vector<ParameterSpec>& parameters() const { return traits_.parameters; }
-  std::string label() const;  // "Linear 'q'", for messages
+  std::string label() const { return LayerLabel(traits_.type, traits_.name, traits_.inputs, traits_.rows); }
   int64_t outputs() const { return traits_.spec.gated() ? traits_.rows / 2 : traits_.rows; }
   std::optional<size_t> Find(std::string_view parameter) const;
 

@@ -97,8 +97,8 @@ absl::StatusOr<std::shared_ptr<Linear>> Linear::Create(int64_t in_features, int6
   traits.spec.bias = options.bias ? ir::BiasKind::kFloat32 : ir::BiasKind::kNone;
   traits.spec.activation = options.activation;
   traits.spec.math = ProcessMath();
-  CLIKART_RETURN_IF_ERROR(
-      CheckLayer(absl::StrCat("Linear '", options.name, "'"), in_features, out_features, options.bias, traits.spec));
+  CLIKART_RETURN_IF_ERROR(CheckLayer(LayerLabel("Linear", options.name, in_features, out_features), in_features,
+                                     out_features, options.bias, traits.spec));
   traits.parameters.push_back(
       {.name = "weight", .shape = {out_features, in_features}, .dtype = options.dtype, .float_converts = true});
   if (options.bias) traits.parameters.push_back(BiasParameter(out_features, options.dtype));

@@ -164,6 +164,7 @@ TEST(LinearGroup, UnequalWidthsFuseAndThenRefuseTheInput) {
   const absl::Status status = group->Forward(Random({3, 6}, 4)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("wide"));
+  EXPECT_THAT(status.message(), HasSubstr("in the group"));
 }
 
 TEST(LinearGroup, RefusalsLeaveThePartsAlone) {

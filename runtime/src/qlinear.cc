@@ -120,7 +120,7 @@ absl::StatusOr<std::shared_ptr<Engine>> QLinearBody::Build(const Tensors& tensor
 
 absl::StatusOr<std::shared_ptr<QLinear>> QLinear::Create(int64_t in_features, int64_t out_features,
                                                          const QLinearOptions& options) {
-  const std::string label = absl::StrCat("QLinear '", options.name, "'");
+  const std::string label = LayerLabel("QLinear", options.name, in_features, out_features);
   LayerTraits traits;
   traits.type = "QLinear";
   traits.name = options.name;

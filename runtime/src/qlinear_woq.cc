@@ -139,7 +139,7 @@ absl::StatusOr<std::shared_ptr<Engine>> QLinearWoQBody::Build(const Tensors& ten
 
 absl::StatusOr<std::shared_ptr<QLinearWoQ>> QLinearWoQ::Create(int64_t in_features, int64_t out_features,
                                                                const QLinearWoQOptions& options) {
-  const std::string label = absl::StrCat("QLinearWoQ '", options.name, "'");
+  const std::string label = LayerLabel("QLinearWoQ", options.name, in_features, out_features);
   const absl::Status scheme = options.scheme.Validate();
   if (!scheme.ok()) return absl::InvalidArgumentError(absl::StrCat(label, ": ", scheme.message()));
   LayerTraits traits;
