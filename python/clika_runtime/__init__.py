@@ -5,13 +5,13 @@ The layers are in `clika_runtime.nn`; tensors and everything that shows or steer
 """
 
 try:
-    import numpy as _numpy  # noqa: F401
-except ImportError as error:
-    raise ImportError("clika_runtime needs NumPy (pip install numpy)") from error
-try:
     from . import _core
+except ModuleNotFoundError as error:
+    if not (error.name or "").startswith("numpy"):
+        raise
+    raise ImportError("clika_runtime needs NumPy (pip install numpy)") from error
 except ImportError as error:
-    if "_core" not in str(error) or "clika_runtime" not in str(error):
+    if error.name != __name__:  # a library that _core needs: the loader's own message names it
         raise
     raise ImportError(
         "clika_runtime's compiled module _core is missing or was built for another Python: "

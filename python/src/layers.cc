@@ -59,7 +59,8 @@ Activation ToActivation(const std::string& name) {
 }
 
 void BindLayerBase(py::module_& m) {
-  py::class_<Layer, Module, std::shared_ptr<Layer>> layer(m, "Layer", "A module with parameters of its own.");
+  py::class_<Layer, Module, std::shared_ptr<Layer>> layer(m, "Layer", "A module with parameters of its own.",
+                                                          Collected());
   layer
       .def(
           "forward", [](Layer& self, const TensorArgument& x) { return Forward(self, x.tensor); }, py::arg("x"),
@@ -100,7 +101,7 @@ constexpr char kWeightDoc[] =
 constexpr char kBiasDoc[] = "The bias, or None.";
 
 void BindLinear(py::module_& m) {
-  py::class_<Linear, Layer, std::shared_ptr<Linear>> linear(m, "Linear");
+  py::class_<Linear, Layer, std::shared_ptr<Linear>> linear(m, "Linear", Collected());
   linear
       .def(py::init([](int64_t in, int64_t out, bool bias, DType dtype, const std::string& activation,
                        const std::string& residency, const std::string& name) {
@@ -123,7 +124,7 @@ void BindLinear(py::module_& m) {
 }
 
 void BindQLinearWoQ(py::module_& m) {
-  py::class_<QLinearWoQ, Layer, std::shared_ptr<QLinearWoQ>> layer(m, "QLinearWoQ");
+  py::class_<QLinearWoQ, Layer, std::shared_ptr<QLinearWoQ>> layer(m, "QLinearWoQ", Collected());
   layer
       .def(py::init([](int64_t in, int64_t out, bool bias, const QuantScheme& scheme, const std::string& activation,
                        const std::string& residency, const std::string& compute, const std::string& name) {
@@ -152,7 +153,7 @@ void BindQLinearWoQ(py::module_& m) {
 }
 
 void BindQLinear(py::module_& m) {
-  py::class_<QLinear, Layer, std::shared_ptr<QLinear>> layer(m, "QLinear");
+  py::class_<QLinear, Layer, std::shared_ptr<QLinear>> layer(m, "QLinear", Collected());
   layer
       .def(py::init([](int64_t in, int64_t out, bool bias, const std::string& activation, const std::string& name) {
         return Unwrap(QLinear::Create(in, out, {.bias = bias, .activation = ToActivation(activation), .name = name}));
@@ -191,7 +192,7 @@ ConvOptions::Padding ToPaddingKind(std::string_view text) {
 }
 
 void BindConv(py::module_& m) {
-  py::class_<Conv, Layer, std::shared_ptr<Conv>> conv(m, "Conv");
+  py::class_<Conv, Layer, std::shared_ptr<Conv>> conv(m, "Conv", Collected());
   conv.def(py::init([](int64_t in, int64_t out, const py::object& kernel, const py::object& stride,
                        const std::string& padding_kind, std::vector<std::pair<int64_t, int64_t>> padding,
                        const py::object& dilation, int64_t groups, bool bias, const std::string& padding_mode,
@@ -236,7 +237,7 @@ void BindConv(py::module_& m) {
 
 template <typename G, typename Base>
 void BindGroup(py::module_& m, const char* name, const char* doc) {
-  py::class_<G, Base, std::shared_ptr<G>>(m, name, doc)
+  py::class_<G, Base, std::shared_ptr<G>>(m, name, doc, Collected())
       .def_property_readonly(
           "parts",
           [](const G& self) {

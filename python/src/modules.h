@@ -30,6 +30,11 @@ const void* MostDerivedOf(const Module* module, const std::type_info*& type) {
 // The module behind `self`; AttributeError before Module.__init__ has run.
 Module& ModuleOf(py::handle self);
 
+// For each class_ of a module: lets the garbage collector see each attribute exactly once.
+py::custom_type_setup Collected();
+// Finds out, on the bound class Module, what this Python does.
+void ProbeCollection(const py::object& module_class);
+
 void BindModules(py::module_& m);
 void BindLayers(py::module_& m);
 void BindGroups(py::module_& m);

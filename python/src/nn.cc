@@ -100,7 +100,7 @@ void BindModules(py::module_& m) {
                             ", unexpected_keys=", std::string(py::repr(py::cast(report.unexpected))), ")");
       });
 
-  py::class_<Module, std::shared_ptr<Module>>(m, "Module", py::dynamic_attr())
+  py::class_<Module, std::shared_ptr<Module>>(m, "Module", py::dynamic_attr(), Collected())
       .def(py::init<>())
       .def("__setattr__", &SetAttribute)
       .def("__delattr__", &DeleteAttribute)
@@ -133,12 +133,13 @@ void BindModules(py::module_& m) {
           "dtype.\n"
           "ClikaRTError, with nothing changed: a wrong name, shape or dtype.");
 
-  py::class_<Sequential, Module, std::shared_ptr<Sequential>>(m, "Sequential").def(py::init([] {
+  py::class_<Sequential, Module, std::shared_ptr<Sequential>>(m, "Sequential", Collected()).def(py::init([] {
     return std::make_shared<Sequential>(std::vector<std::shared_ptr<Module>>{});
   }));
-  py::class_<ModuleList, Module, std::shared_ptr<ModuleList>>(m, "ModuleList").def(py::init([] {
+  py::class_<ModuleList, Module, std::shared_ptr<ModuleList>>(m, "ModuleList", Collected()).def(py::init([] {
     return std::make_shared<ModuleList>(std::vector<std::shared_ptr<Module>>{});
   }));
+  ProbeCollection(m.attr("Module"));
 }
 
 }  // namespace clikart::python

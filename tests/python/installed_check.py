@@ -1,0 +1,12 @@
+"""Run in an environment where only `pip install .` has happened: the package is there and serves a forward."""
+
+import clika_runtime as cr
+import numpy as np
+from clika_runtime import nn
+
+q, k = (nn.Linear(32, 32).bind(weight=np.eye(32, dtype=np.float32), bias=np.ones(32, np.float32)) for _ in range(2))
+group = nn.fuse_linears(q, k)
+x = np.arange(64, dtype=np.float32).reshape(2, 32)
+assert np.array_equal(group(x), np.concatenate([x + 1, x + 1], axis=-1))
+print(f"clika_runtime {cr.__version__} from {cr.__file__}")
+print(group.explain())
