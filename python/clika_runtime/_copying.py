@@ -109,6 +109,12 @@ _ARGUMENTS = {
 }
 
 
+def constructor_arguments(layer: Any) -> dict[str, Any]:
+    """What builds another layer of this kind."""
+    own = next(make for cls, make in _ARGUMENTS.items() if isinstance(layer, cls))
+    return own(layer) | _common_arguments(layer)
+
+
 @member_of(Module)
 def __reduce_ex__(self: Module, protocol: int) -> tuple[Any, ...]:
     return bare, (type(self),), dict(self.__dict__)
@@ -122,9 +128,8 @@ def __setstate__(self: Module, attributes: dict[str, Any]) -> None:
 
 @member_of(Layer)
 def __reduce_ex__(self: Layer, protocol: int) -> tuple[Any, ...]:
-    arguments = next(make for cls, make in _ARGUMENTS.items() if isinstance(self, cls))(self)
     own = {} if self.state == "unbound" else {name: t for name, t in self.state_dict().items() if "." not in name}
-    return rebuild_layer, (type(self), arguments | _common_arguments(self), own), dict(self.__dict__) or None
+    return rebuild_layer, (type(self), constructor_arguments(self), own), dict(self.__dict__) or None
 
 
 @member_of(LinearGroup, ConvGroup)

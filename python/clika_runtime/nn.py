@@ -7,11 +7,11 @@ argument, iteration over the tree, representations, copies.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from . import _copying as _copying  # attaches copy and pickle to the classes
-from . import _core
+from . import _copying, _core
 from ._arguments import (
     Activation,
     ActivationLike,
@@ -344,10 +344,26 @@ def __repr__(self: Module) -> str:
     return f"{name}(\n  " + "\n  ".join(inside) + "\n)" if inside else f"{name}()"
 
 
+def _is_default(value: Any, default: Any) -> bool:
+    return value == default or (isinstance(value, tuple) and all(_is_default(v, default) for v in value))
+
+
+def _spelled(value: Any) -> str:
+    return (
+        value.name if isinstance(value, _core.dtype) else repr(str(value) if isinstance(value, QuantScheme) else value)
+    )
+
+
 @member_of(Layer)
-def __repr__(self: Layer) -> str:
-    text = self._to_string()
-    return type(self).__name__ + text[text.index("(") :]
+def extra_repr(self: Layer) -> str:
+    """The constructor's arguments: those without a default, the bias, and what differs from its default."""
+    arguments = _copying.constructor_arguments(self)
+    shown = [
+        f"{name}={_spelled(arguments[name])}"
+        for name, parameter in inspect.signature(_copying.native(type(self))).parameters.items()
+        if name in arguments and (name == "bias" or not _is_default(arguments[name], parameter.default))
+    ]
+    return ", ".join(shown)
 
 
 @member_of(LinearGroup, ConvGroup)
