@@ -220,8 +220,12 @@ void ParallelFor(int64_t count, void (*body)(void* context, int64_t index), void
   const int threads = count == 1 || in_body ? 1 : GetNumThreads();
   Job job{body, context, {}};
   if (threads > 1 && PoolOf(threads)->TryRun(count, job)) return;
+  // A busy pool: the bodies are bodies all the same, and what they call runs in place.
+  const bool outer = in_body;
+  in_body = outer || threads > 1;
   const MxcsrScope scope;
   for (int64_t i = 0; i < count; ++i) body(context, i);
+  in_body = outer;
 }
 
 int ParallelWidth() { return in_body ? 1 : GetNumThreads(); }
