@@ -63,12 +63,13 @@ def label(name: str | None) -> str:
 def integers(value: int | Iterable[int], rank: int | None, what: str) -> tuple[int, ...]:
     """One number for each of `rank` axes, an int standing for all of them (for one axis where `rank` is None)."""
     try:
-        return (operator.index(value),) * (rank or 1)
+        numbers = (operator.index(value),) * (rank or 1)
     except TypeError:
-        pass
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        raise TypeError(f"{what} is an int or a sequence of ints, not {value!r}")
-    numbers = tuple(operator.index(v) for v in value)
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            raise TypeError(f"{what} is an int or a sequence of ints, not {value!r}") from None
+        numbers = tuple(operator.index(v) for v in value)
+    if any(abs(n) >= 2**63 for n in numbers):
+        raise ValueError(f"{what} does not fit into 64 bits: {value!r}")
     if rank is not None and len(numbers) != rank:
         raise ValueError(f"{what} has {len(numbers)} numbers for {rank} spatial axes: {value!r}")
     return numbers

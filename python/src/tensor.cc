@@ -47,10 +47,23 @@ py::tuple ToTuple(const Shape& shape) {
   return tuple;
 }
 
+namespace {
+
+int64_t ToSize(py::handle object) {
+  const auto number = py::reinterpret_steal<py::object>(PyNumber_Index(object.ptr()));
+  if (!number) throw py::error_already_set();
+  int overflow = 0;
+  const int64_t size = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+  if (overflow != 0) throw py::value_error(py::cast<std::string>(py::str(number)) + " does not fit into 64 bits");
+  return size;
+}
+
+}  // namespace
+
 Shape ToShape(py::handle object) {
-  if (py::isinstance<py::int_>(object)) return {py::cast<int64_t>(object)};
+  if (py::isinstance<py::int_>(object)) return {ToSize(object)};
   Shape shape;
-  for (const py::handle item : py::reinterpret_borrow<py::object>(object)) shape.push_back(py::cast<int64_t>(item));
+  for (const py::handle item : py::reinterpret_borrow<py::object>(object)) shape.push_back(ToSize(item));
   return shape;
 }
 

@@ -1,6 +1,7 @@
 #include "conv_grid.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "clikart/codegen/kernel.h"
@@ -12,6 +13,9 @@ namespace {
 
 using codegen::kZeroTap;
 
+// No geometry beyond this: sums and products of two of its numbers stay far inside 64 bits.
+constexpr int64_t kLargest = (int64_t{1} << 31) - 1;
+
 absl::StatusOr<Shape> PerAxis(const std::string& label, const char* what, const Shape& given, size_t rank) {
   Shape values = given.empty() ? Shape(rank, 1) : given;
   if (values.size() != rank) {
@@ -22,6 +26,10 @@ absl::StatusOr<Shape> PerAxis(const std::string& label, const char* what, const 
     if (value < 1) {
       return absl::InvalidArgumentError(
           absl::StrCat(label, ": ", what, " must be positive; received ", ShapeString(values)));
+    }
+    if (value > kLargest) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(label, ": ", what, " is at most ", kLargest, "; received ", ShapeString(values)));
     }
   }
   return values;
@@ -94,6 +102,11 @@ absl::StatusOr<std::shared_ptr<ConvGrid>> ConvGrid::Create(const std::string& la
       return absl::InvalidArgumentError(
           absl::StrCat(label, ": padding is not negative; received (", before, ", ", after, ") on axis ", i));
     }
+    // "same" padding follows a large dilation and may be as large as its product with the kernel.
+    if (options.padding_kind == ConvOptions::Padding::kExplicit && std::max(before, after) > kLargest) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(label, ": padding is at most ", kLargest, "; received (", before, ", ", after, ") on axis ", i));
+    }
     padded |= before != 0 || after != 0;
     wide |= grid->kernel_[i] != 1;
   }
@@ -103,7 +116,9 @@ absl::StatusOr<std::shared_ptr<ConvGrid>> ConvGrid::Create(const std::string& la
 
 int64_t ConvGrid::taps() const {
   int64_t taps = 1;
-  for (int64_t size : kernel_) taps *= size;
+  for (int64_t size : kernel_) {
+    if (__builtin_mul_overflow(taps, size, &taps)) return std::numeric_limits<int64_t>::max();
+  }
   return taps;
 }
 

@@ -227,6 +227,21 @@ TEST(Conv, ConstructionErrorsNameTheNumbers) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+TEST(Conv, GeometryThatLeaves64BitsIsRefused) {
+  // 4 * 2^62 is 0 in 64 bits: the kernel's extent would seem to be 1.
+  const int64_t large = int64_t{1} << 62;
+  const ConvOptions cases[] = {
+      {.kernel_size = {5}, .dilation = {large}},
+      {.kernel_size = {5}, .dilation = {large}, .padding_kind = ConvOptions::Padding::kSame},
+      {.kernel_size = {1}, .stride = {large}, .padding = {{large, large}}},
+      {.kernel_size = {large}},
+      {.kernel_size = {1 << 30, 1 << 30, 1 << 30}},
+  };
+  for (const ConvOptions& options : cases) {
+    EXPECT_EQ(Conv::Create(1, 1, options).status().code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
 TEST(Conv, EveryGroupGetsItsEpilogue) {  // C024
   const auto conv = Value(Conv::Create(8, 8, {.kernel_size = {3, 3}, .groups = 4, .activation = Activation::kRelu}));
   ASSERT_TRUE(conv->Bind({{"weight", Value(Tensor::Zeros(Shape{8, 2, 3, 3}, DType::kFloat32))},

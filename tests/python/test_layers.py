@@ -244,6 +244,9 @@ def test_conv_arguments():
     for wrong in ({"stride": (1, 2, 3)}, {"padding": (1,)}, {"padding": ((1, 1),)}, {"kernel_size": (3, 3, 3)}):
         with pytest.raises(ValueError):
             nn.Conv2d(**{"in_channels": 3, "out_channels": 8, "kernel_size": 3} | wrong)
+    for large in ({"dilation": 2**62}, {"stride": 2**64}, {"padding": 2**64}, {"kernel_size": 2**64}):
+        with pytest.raises(ValueError):
+            nn.Conv2d(**{"in_channels": 3, "out_channels": 8, "kernel_size": 5} | large)
     with pytest.raises(TypeError):
         nn.Conv2d(3, 8, 3.5)
     with pytest.raises(TypeError):

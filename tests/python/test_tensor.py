@@ -359,3 +359,9 @@ def test_storage_free_errors_name_the_remedy():
     for read in (view.numpy, lambda: np.asarray(view), view.__dlpack__, view.tolist):
         with pytest.raises(ClikaRTError, match="storage"):
             read()
+
+
+@pytest.mark.parametrize(("sizes", "error"), [([1.5, 2.5], TypeError), ([2**64], ValueError), (["4"], TypeError)])
+def test_sizes_that_are_no_sizes(sizes, error):
+    with pytest.raises(error):
+        cr.split_with_sizes(np.zeros((3, 4), np.float32), sizes)
