@@ -57,4 +57,5 @@ extern "C" PYBIND11_EXPORT PyObject* PyInit__core() {
     return m.ptr();
   }
   PYBIND11_CATCH_INIT_EXCEPTIONS
+  return nullptr;  // newer versions of the macro fall through
 }
