@@ -15,6 +15,8 @@ struct Context {
 
 // Layers of K = 4096, N = 6144 against the fma peak and the read bandwidth.
 void MeasureThroughput(const Context& context);
+// A depthwise convolution against the fma peak.
+void MeasureDepthwise(const Context& context);
 // Activations over the bare kernel.
 void MeasureEpilogues(const Context& context);
 // A forward of a tiny layer, less its kernel.

@@ -121,6 +121,45 @@ void MeasureThroughput(const Context& context) {
   MeasureType(context, DType::kFloat16, {});
 }
 
+void MeasureDepthwise(const Context& context) {
+  constexpr int64_t kChannels = 256, kSide = 56, kTaps = 9;
+  constexpr int kCalls = 20;
+  context.report.Section(absl::StrFormat("Depthwise convolution 3x3 over %d x %d x %d", kSide, kSide, kChannels));
+  ConvOptions options;
+  options.kernel_size = {3, 3};
+  options.padding = {{1, 1}, {1, 1}};
+  options.groups = kChannels;
+  options.bias = false;
+  const std::shared_ptr<Conv> layer = Must(Conv::Create(kChannels, kChannels, options));
+  if (!layer->Bind({{"weight", Values({kChannels, 1, 3, 3}, DType::kFloat32)}}).ok()) std::abort();
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const Tensor x = Values({1, kSide, kSide, kChannels}, dtype);
+    Must(layer->Forward(x));  // packs and compiles
+    for (const int threads : {1, context.max_threads}) {
+      UseThreads(threads);
+      std::vector<double> rates, limits, shares;
+      for (int i = 0; i < context.rounds; ++i) {
+        const double before = context.limits.FlopsPerSecond(threads);
+        const double seconds = Seconds(threads, [&] {
+          for (int call = 0; call < kCalls; ++call) Must(layer->Forward(x));
+        });
+        rates.push_back(2.0 * static_cast<double>(kCalls * kSide * kSide * kChannels * kTaps) / seconds);
+        limits.push_back((before + context.limits.FlopsPerSecond(threads)) / 2);
+        shares.push_back(100 * rates.back() / limits.back());
+      }
+      Row row;
+      row.name =
+          absl::StrFormat("%s inputs, %d thread%s", std::string(ir::Name(dtype)), threads, threads == 1 ? "" : "s");
+      row.measured = Median(rates) * 1e-9;
+      row.unit = "GFLOP/s";
+      row.limit = Median(limits) * 1e-9;
+      row.ratio = Median(shares);
+      context.report.Add(row);
+      if (threads == context.max_threads) break;
+    }
+  }
+}
+
 void MeasureEpilogues(const Context& context) {
   constexpr int64_t kRows = 256;
   context.report.Section(

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "clikart/ir/panel_layout.h"
 #include "lane_ops.h"
 #include "tile.h"
 
@@ -10,17 +9,6 @@ namespace clikart::codegen::portable {
 namespace {
 
 constexpr int64_t kSteps = 128;  // of a panel that are widened at a time
-
-// `steps` k steps of a panel as f32 with the lanes in order.
-void WidenSteps(const ir::PanelLayout& layout, const std::byte* from, int64_t steps, float* to) {
-  Widen(layout.dtype, from, steps * kLanes, to);
-  if (layout.LanePosition(1) == 1) return;
-  float in_order[kLanes];
-  for (int64_t k = 0; k < steps; ++k, to += kLanes) {
-    for (int64_t lane = 0; lane < kLanes; ++lane) in_order[lane] = to[layout.LanePosition(lane)];
-    std::memcpy(to, in_order, sizeof in_order);
-  }
-}
 
 }  // namespace
 

@@ -22,6 +22,8 @@ ContractFunction ContractionOf(ir::Contraction contraction) {
       return ContractRowInt8;
     case ir::Contraction::kInteger:
       return ContractInteger;
+    case ir::Contraction::kDepthwise:
+      return ContractDepthwise;
   }
   return ContractFloat;
 }

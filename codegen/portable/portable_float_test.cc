@@ -54,6 +54,18 @@ std::vector<ir::KernelSpec> FloatSpecs() {
     spec.bias = ir::BiasKind::kFloat32;
     spec.activation = ir::Activation::kSilu;
   }
+  for (int64_t n : {1, 5, 16, 17, 40}) {
+    for (int64_t taps : {1, 9}) {
+      ir::KernelSpec& spec = add(n, 1);
+      spec.contraction = ir::Contraction::kDepthwise;
+      spec.access = taps == 1 && n > 16 ? ir::Access::kDense : ir::Access::kIndirect;
+      spec.taps = taps;
+      spec.x = n == 17 ? DType::kFloat16 : DType::kFloat32;
+      spec.w = n == 40 ? DType::kBFloat16 : DType::kFloat32;
+      spec.bias = ir::BiasKind::kFloat32;
+      spec.activation = ir::Activation::kHardswish;
+    }
+  }
   return specs;
 }
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "clikart/ir/panel_layout.h"
-
 namespace clikart::codegen::portable {
 
 Columns TileColumns(const ir::KernelSpec& spec, const TileArgs& args) {
@@ -24,6 +22,16 @@ void Widen(ir::DType dtype, const std::byte* from, int64_t count, float* to) {
     uint16_t bits;
     std::memcpy(&bits, from + 2 * i, sizeof bits);
     to[i] = dtype == ir::DType::kFloat16 ? ir::HalfToFloat(bits) : ir::BFloat16ToFloat(bits);
+  }
+}
+
+void WidenSteps(const ir::PanelLayout& layout, const std::byte* from, int64_t steps, float* to) {
+  Widen(layout.dtype, from, steps * kLanes, to);
+  if (layout.LanePosition(1) == 1) return;
+  float in_order[kLanes];
+  for (int64_t k = 0; k < steps; ++k, to += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) in_order[lane] = to[layout.LanePosition(lane)];
+    std::memcpy(to, in_order, sizeof in_order);
   }
 }
 

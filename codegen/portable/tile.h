@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "clikart/codegen/kernel.h"
+#include "clikart/ir/panel_layout.h"
 
 namespace clikart::codegen::portable {
 
@@ -52,6 +53,9 @@ inline const std::byte* RowOfX(const TileArgs& args, int64_t row) { return args.
 // `count` elements of any float type as f32, exactly.
 void Widen(ir::DType dtype, const std::byte* from, int64_t count, float* to);
 
+// `steps` k steps of a panel as f32 with the lanes in order.
+void WidenSteps(const ir::PanelLayout& layout, const std::byte* from, int64_t steps, float* to);
+
 // A row block of a tile: rows [first, first + accumulators.rows()).
 struct RowBlock {
   const ir::KernelSpec& spec;
@@ -64,10 +68,11 @@ struct RowBlock {
 // Adds the bias, applies the activation, rounds once and stores rows [first, first + rows).
 void StoreWithEpilogue(const RowBlock& block, Accumulators& accumulators);
 
-// Contractions fill the accumulators of a row block. All but the last leave the bias to the epilogue.
+// Contractions fill the accumulators of a row block. All but ContractInteger leave the bias to the epilogue.
 void ContractFloat(const RowBlock& block, Accumulators& accumulators);
 void ContractWeightOnly(const RowBlock& block, Accumulators& accumulators);
 void ContractRowInt8(const RowBlock& block, Accumulators& accumulators);
 void ContractInteger(const RowBlock& block, Accumulators& accumulators);
+void ContractDepthwise(const RowBlock& block, Accumulators& accumulators);
 
 }  // namespace clikart::codegen::portable

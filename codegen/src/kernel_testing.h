@@ -60,7 +60,7 @@ void StoreElement(ir::DType dtype, float value, std::byte* to);
 struct Problem {
   ir::KernelSpec spec;
   int64_t rows = 0;
-  std::vector<float> x;        // [pixels, k], exact in spec.x; dense: pixels = rows
+  std::vector<float> x;        // [pixels, spec.channels()], exact in spec.x; dense: pixels = rows
   std::vector<int64_t> taps;   // [rows, spec.taps]: a pixel, or -1 for a zero tap
   std::vector<float> weights;  // [n, depth], exact in spec.w
   std::vector<float> bias;     // [n], empty without one

@@ -127,7 +127,7 @@ Problem RandomProblem(const ir::KernelSpec& spec, int64_t rows, Values values, u
   problem.rows = rows;
   const bool indirect = spec.access == ir::Access::kIndirect;
   const int64_t pixels = indirect ? rows + 3 : rows;
-  problem.x = RandomValues(pixels * spec.k, spec.x, values, random);
+  problem.x = RandomValues(pixels * spec.channels(), spec.x, values, random);
   if (indirect) {
     std::uniform_int_distribution<int64_t> pixel(-1, pixels - 1);
     problem.taps.resize(rows * spec.taps);
@@ -145,16 +145,21 @@ std::vector<std::byte> Reference(const Problem& problem) {
   const ir::Program& program = ir::ProgramOf(spec.activation);
   const int64_t size = static_cast<int64_t>(ir::SizeOf(spec.y));
   std::vector<std::byte> y(problem.rows * spec.outputs() * size);
-  std::vector<float> row(spec.depth());
+  const bool depthwise = spec.contraction == ir::Contraction::kDepthwise;
+  const int64_t channels = spec.channels();
+  std::vector<float> row(spec.taps * channels);
   for (int64_t i = 0; i < problem.rows; ++i) {
     for (int64_t tap = 0; tap < spec.taps; ++tap) {
       const int64_t pixel = spec.access == ir::Access::kDense ? i : problem.taps[i * spec.taps + tap];
-      for (int64_t c = 0; c < spec.k; ++c) row[tap * spec.k + c] = pixel < 0 ? 0.0f : problem.x[pixel * spec.k + c];
+      for (int64_t c = 0; c < channels; ++c)
+        row[tap * channels + c] = pixel < 0 ? 0.0f : problem.x[pixel * channels + c];
     }
     const auto contract = [&](int64_t n) {
       const float* const weights = problem.weights.data() + n * spec.depth();
       float sum = 0.0f;
-      for (int64_t k = 0; k < spec.depth(); ++k) sum = std::fma(row[k], weights[k], sum);
+      for (int64_t k = 0; k < spec.depth(); ++k) {
+        sum = std::fma(depthwise ? row[k * channels + n] : row[k], weights[k], sum);
+      }
       return problem.bias.empty() ? sum : sum + problem.bias[n];
     };
     for (int64_t o = 0; o < spec.outputs(); ++o) {
@@ -175,12 +180,13 @@ std::vector<std::byte> RunGuarded(const LoadedKernel& kernel, const Problem& pro
 
   // Rows of x lie a little apart; the last one ends at the guard page.
   const int64_t pixels = indirect ? problem.rows + 3 : problem.rows;
-  const int64_t x_stride = (spec.k + 3) * x_size;
-  GuardedBuffer x(pixels > 0 ? (pixels - 1) * x_stride + spec.k * x_size : 0, edge);
+  const int64_t channels = spec.channels();
+  const int64_t x_stride = (channels + 3) * x_size;
+  GuardedBuffer x(pixels > 0 ? (pixels - 1) * x_stride + channels * x_size : 0, edge);
   std::memset(x.data(), 0xFF, x.bytes());  // NaN in the gaps
   for (int64_t p = 0; p < pixels; ++p) {
-    for (int64_t c = 0; c < spec.k; ++c) {
-      StoreElement(spec.x, problem.x[p * spec.k + c], x.data() + p * x_stride + c * x_size);
+    for (int64_t c = 0; c < channels; ++c) {
+      StoreElement(spec.x, problem.x[p * channels + c], x.data() + p * x_stride + c * x_size);
     }
   }
   GuardedBuffer offsets(problem.taps.size() * sizeof(int64_t), edge);

@@ -14,6 +14,8 @@ namespace clikart::codegen {
 inline constexpr int kRowBlock = 6;     // rows of the largest register tile
 inline constexpr int kMicroUnroll = 4;  // k steps of the inner loop
 
+inline constexpr int64_t kAccumulatorRow = 16 * sizeof(float);  // bytes of a panel's accumulators
+
 // Multiplies a block of f32 rows by a run of one panel, or of several neighbouring ones.
 struct MicroArgs {
   const std::byte* a = nullptr;  // f32 rows
@@ -49,17 +51,17 @@ struct WidenArgs {
   int64_t steps = 0;
 };
 
-// Bias, program, rounding and store for the accumulators of one panel.
+// Bias, program, rounding and store for the accumulators of one panel; of several where the spec is not
+// gated and c has their columns side by side.
 struct EpilogueArgs {
   const std::byte* c = nullptr;
-  const float* bias = nullptr;  // the panel's, where the spec has one
-  std::byte* y = nullptr;       // row 0, the panel's first column
-  int64_t y_stride = 0;         // bytes
+  int64_t c_stride = kAccumulatorRow;  // bytes
+  const float* bias = nullptr;         // of the first column, where the spec has one
+  std::byte* y = nullptr;              // row 0, the first column
+  int64_t y_stride = 0;                // bytes
   int64_t rows = 0;
   int64_t columns = 0;  // valid ones, at least 1
 };
-
-inline constexpr int64_t kAccumulatorRow = 16 * sizeof(float);
 
 // Entry numbers. Micro entries exist for the forms for which MicroEntry answers.
 enum class WeightForm : uint8_t { kPacked, kWidened };  // as packed, or f32 made by `widen`

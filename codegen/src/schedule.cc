@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "clikart/ir/panel_layout.h"
+#include "depthwise_driver.h"
 #include "panel_driver.h"
 #include "tile_scratch.h"
 
@@ -34,6 +35,13 @@ TileScratch::TileScratch(const ir::KernelSpec& spec, const Schedule& schedule, i
 
 Schedule MakeSchedule(const ir::KernelSpec& spec, const Target& target) {
   Schedule schedule;
+  if (spec.contraction == ir::Contraction::kDepthwise) {
+    // Panels side by side share the table of taps, and their part of x is read in one go.
+    schedule.row_block = kDepthwiseRows;
+    schedule.tile_rows = 16 * kDepthwiseRows;
+    schedule.tile_panels = 16;
+    return schedule;
+  }
   schedule.row_block = target.isa >= IsaLevel::kAvx2 ? kRowBlock : 1;
   // Decoding takes a few operations of each k step's twelve fmas, and units that have little else to
   // do: it takes many row blocks until a pass that writes the panel to memory is cheaper.
@@ -47,6 +55,7 @@ Schedule MakeSchedule(const ir::KernelSpec& spec, const Target& target) {
 }
 
 int64_t ScratchBytes(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t panels) {
+  if (spec.contraction == ir::Contraction::kDepthwise) return DepthwiseScratch(spec, rows, panels).bytes();
   // The largest of the tiles that have no more rows: few rows keep their whole depth.
   int64_t bytes = TileScratch(spec, schedule, rows, panels).bytes();
   for (const int64_t fewer : {int64_t{kRowBlock}, schedule.few_rows}) {

@@ -23,6 +23,8 @@ class Avx2Code : private Xbyak::CodeGenerator {
 
   // Each assembles one entry and answers its offset.
   int32_t Micro(int rows, int panels, ir::DType weights);
+  // `lanes` of each panel, 1 to 16.
+  int32_t Depthwise(ir::DType x, ir::DType weights, int lanes);
   int32_t Stage(ir::DType x, ir::Access access);
   int32_t Widen(ir::DType weights);
   // `program` stands for the spec's activation. It keeps to the first `vectors` registers (at least
@@ -61,6 +63,12 @@ class Avx2Code : private Xbyak::CodeGenerator {
   void StoreEight(ir::DType dtype, const RegExp& to, const Ymm& value);
   // The first `lanes` (1..7) of the eight; `value` is lost.
   void StoreTail(ir::DType dtype, const RegExp& to, const Ymm& value, const Reg64& lanes);
+
+  // avx2_depthwise.cc
+  // All ones in the first `lanes` (1..7) of eight.
+  void FirstLanes(const Ymm& mask, const Ymm& spare, int lanes);
+  // The first `lanes` (1..8) elements at `from` as f32, and nothing behind them. f32 takes them by `mask`.
+  void LoadFirst(ir::DType dtype, const Ymm& to, const RegExp& from, int lanes, const Ymm& mask);
 
   // avx2_program.cc
   void Translate(const Step& step);

@@ -54,7 +54,7 @@ int32_t Avx2Code::Epilogue(const ir::KernelSpec& spec, const ir::Program& progra
   jl(partial, T_NEAR);
   StoreEight(spec.y, y_row, result);
   L(stored);
-  add(c_row, static_cast<int>(kAccumulatorRow));
+  add(c_row, Argument(offsetof(EpilogueArgs, c_stride)));
   add(y_row, y_stride);
   dec(rows);
   jnz(next_row, T_NEAR);

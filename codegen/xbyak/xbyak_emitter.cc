@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "avx2_code.h"
+#include "clikart/ir/panel_layout.h"
+#include "depthwise_driver.h"
 #include "panel_driver.h"
 
 namespace clikart::codegen {
@@ -22,6 +24,13 @@ class XbyakFloatEmitter final : public Emitter {
   std::variant<EmittedKernel, Rejection> Emit(const ir::KernelSpec& spec, const Target& target) const override;
 };
 
+void AssembleDepthwise(const ir::KernelSpec& spec, Avx2Code& code, std::array<int32_t, kMaxEntries>& entries) {
+  entries[kEpilogueEntry] = code.Epilogue(spec, ir::ProgramOf(spec.activation));
+  entries[kDepthwiseEntry] = code.Depthwise(spec.x, spec.w, ir::kPanelLanes);
+  const int tail = static_cast<int>(spec.n % ir::kPanelLanes);
+  if (tail > 0) entries[kDepthwiseTailEntry] = code.Depthwise(spec.x, spec.w, tail);
+}
+
 void Assemble(const ir::KernelSpec& spec, Avx2Code& code, std::array<int32_t, kMaxEntries>& entries) {
   entries[kStageEntry] = code.Stage(spec.x, spec.access);
   entries[kEpilogueEntry] = code.Epilogue(spec, ir::ProgramOf(spec.activation));
@@ -36,7 +45,8 @@ void Assemble(const ir::KernelSpec& spec, Avx2Code& code, std::array<int32_t, kM
 }
 
 std::variant<EmittedKernel, Rejection> XbyakFloatEmitter::Emit(const ir::KernelSpec& spec, const Target& target) const {
-  if (spec.contraction != ir::Contraction::kFloat) {
+  const bool depthwise = spec.contraction == ir::Contraction::kDepthwise;
+  if (spec.contraction != ir::Contraction::kFloat && !depthwise) {
     return Rejection{RejectReason::kContractionKind, "quantized weights, and this emitter takes float weights"};
   }
   for (const ir::DType dtype : {spec.x, spec.w, spec.y}) {
@@ -56,7 +66,7 @@ std::variant<EmittedKernel, Rejection> XbyakFloatEmitter::Emit(const ir::KernelS
   kernel.emitter = name();
   kernel.isa = IsaLevel::kAvx2;
   kernel.entry_offsets.fill(-1);
-  kernel.run = &RunPanels;
+  kernel.run = depthwise ? &RunDepthwise : &RunPanels;
 
   const auto memory = std::make_unique_for_overwrite<uint8_t[]>(kCodeBytes + kCodeAlignment);
   void* start = memory.get();
@@ -64,7 +74,7 @@ std::variant<EmittedKernel, Rejection> XbyakFloatEmitter::Emit(const ir::KernelS
   std::align(kCodeAlignment, kCodeBytes, start, space);
   const std::span<uint8_t> buffer(static_cast<uint8_t*>(start), kCodeBytes);
   Avx2Code code(buffer);
-  Assemble(spec, code, kernel.entry_offsets);
+  (depthwise ? AssembleDepthwise : Assemble)(spec, code, kernel.entry_offsets);
   const size_t size = code.Finish();
   if (size == 0) {
     return Rejection{RejectReason::kCodeTooLarge, absl::StrCat("the code does not fit ", kCodeBytes, " bytes")};

@@ -10,7 +10,8 @@ namespace clikart::ir {
 namespace {
 
 constexpr std::array<std::string_view, 2> kAccessNames = {"dense", "indirect"};
-constexpr std::array<std::string_view, 4> kContractionNames = {"float", "weight_only", "row_int8", "integer"};
+constexpr std::array<std::string_view, 5> kContractionNames = {"float", "weight_only", "row_int8", "integer",
+                                                               "depthwise"};
 constexpr std::array<std::string_view, 2> kBiasNames = {"none", "f32"};
 constexpr std::array<std::string_view, 2> kMathNames = {"native", "exact"};
 constexpr std::array<std::string_view, 2> kOrderNames = {"natural", "g_idx"};
@@ -124,9 +125,17 @@ absl::Status VerifySizes(const KernelSpec& spec) {
   if (spec.access == Access::kDense && spec.taps != 1) {
     return FieldError("taps", Text(spec.taps), "1 with dense access");
   }
+  if (spec.contraction == Contraction::kDepthwise) {
+    if (spec.k != 1) return FieldError("k", Text(spec.k), "1 in a depthwise contraction");
+    if (spec.gated()) return FieldError("act", Name(spec.activation), "a pointwise one in a depthwise contraction");
+  }
   if (spec.gated() && spec.n % 2 != 0) return FieldError("n", Text(spec.n), "an even number under a gate");
   if (spec.gated() && spec.bias != BiasKind::kNone) return FieldError("bias", "f32", "none under a gate");
   return absl::OkStatus();
+}
+
+bool TakesFloatWeights(const KernelSpec& spec) {
+  return spec.contraction == Contraction::kFloat || spec.contraction == Contraction::kDepthwise;
 }
 
 absl::Status VerifyDTypes(const KernelSpec& spec) {
@@ -139,7 +148,7 @@ absl::Status VerifyDTypes(const KernelSpec& spec) {
   }
   if (!IsFloat(spec.x)) return FieldError("x", Name(spec.x), "a float type");
   if (!IsFloat(spec.y)) return FieldError("y", Name(spec.y), "a float type");
-  if (spec.contraction == Contraction::kFloat) {
+  if (TakesFloatWeights(spec)) {
     if (!IsFloat(spec.w)) return FieldError("w", Name(spec.w), "a float type");
   } else if (spec.scheme && spec.w != spec.scheme->CodeDType()) {
     return FieldError("w", Name(spec.w), Name(spec.scheme->CodeDType()));
@@ -163,7 +172,7 @@ absl::Status VerifyQuantization(const KernelSpec& spec) {
   if (spec.requantize && spec.contraction != Contraction::kInteger) {
     return FieldError("out", "requantized", "real for a contraction of floats");
   }
-  if (spec.access == Access::kIndirect && spec.contraction != Contraction::kFloat) {
+  if (spec.access == Access::kIndirect && !TakesFloatWeights(spec)) {
     return FieldError("access", "indirect", "dense for quantized weights");
   }
   return absl::OkStatus();

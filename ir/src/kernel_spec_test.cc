@@ -43,6 +43,18 @@ KernelSpec IntegerSpec() {
   return spec;
 }
 
+KernelSpec DepthwiseSpec() {
+  KernelSpec spec;
+  spec.contraction = Contraction::kDepthwise;
+  spec.access = Access::kIndirect;
+  spec.n = 96;
+  spec.k = 1;
+  spec.taps = 9;
+  spec.bias = BiasKind::kFloat32;
+  spec.activation = Activation::kRelu6;
+  return spec;
+}
+
 // Fails to compile when KernelSpec gains a field, so that nobody adds one without its mutation below.
 constexpr int kFields = 14;
 void CountFields(const KernelSpec& spec) {
@@ -116,8 +128,8 @@ TEST(KernelSpecTest, EveryEnumValueSurvivesTheText) {
     spec.activation = activation;
     EXPECT_EQ(KernelSpec::Parse(spec.ToString()).value(), spec);
   }
-  for (auto contraction :
-       {Contraction::kFloat, Contraction::kWeightOnly, Contraction::kRowInt8, Contraction::kInteger}) {
+  for (auto contraction : {Contraction::kFloat, Contraction::kWeightOnly, Contraction::kRowInt8, Contraction::kInteger,
+                           Contraction::kDepthwise}) {
     for (auto dtype :
          {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kInt8, DType::kUInt8, DType::kInt32}) {
       KernelSpec spec = FloatSpec();
@@ -169,6 +181,7 @@ TEST(KernelSpecTest, VerifyAcceptsWhatIsServed) {
   EXPECT_TRUE(FloatSpec().Verify().ok());
   EXPECT_TRUE(WeightOnlySpec().Verify().ok());
   EXPECT_TRUE(IntegerSpec().Verify().ok());
+  EXPECT_TRUE(DepthwiseSpec().Verify().ok());
   KernelSpec conv = FloatSpec();
   conv.access = Access::kIndirect;
   conv.taps = 9;
@@ -215,6 +228,16 @@ TEST(KernelSpecTest, VerifyNamesTheField) {
                         s.scheme = QuantScheme{.bits = 4, .codebook = Codebook::kNf4};
                       }),
               HasSubstr("integer codes"));
+  EXPECT_THAT(message(DepthwiseSpec(), [](KernelSpec& s) { s.k = 2; }), HasSubstr("k is 2"));
+  EXPECT_THAT(message(DepthwiseSpec(), [](KernelSpec& s) { s.w = DType::kInt8; }), HasSubstr("w is int8"));
+  EXPECT_THAT(message(DepthwiseSpec(), [](KernelSpec& s) { s.scheme = QuantScheme{}; }), HasSubstr("scheme"));
+  EXPECT_THAT(message(DepthwiseSpec(),
+                      [](KernelSpec& s) {
+                        s.bias = BiasKind::kNone;
+                        s.activation = Activation::kSwiglu;
+                      }),
+              HasSubstr("act is swiglu"));
+  EXPECT_THAT(message(DepthwiseSpec(), [](KernelSpec& s) { s.access = Access::kDense; }), HasSubstr("taps is 9"));
   EXPECT_THAT(message(IntegerSpec(), [](KernelSpec& s) { s.y = DType::kInt8; }), HasSubstr("y is int8"));
   EXPECT_THAT(message(IntegerSpec(), [](KernelSpec& s) { s.x = DType::kFloat32; }), HasSubstr("x is float32"));
 }

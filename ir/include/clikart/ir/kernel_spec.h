@@ -3,7 +3,8 @@
 //   y[m, :] = epilogue(contract(x[m, :], w) + bias)
 //
 // over K = taps * k inputs, in the order that spec/numerics.md fixes. The number of rows m is not
-// part of it: one kernel serves every batch size.
+// part of it: one kernel serves every batch size. A depthwise contraction multiplies lane by lane
+// instead: output column c sees channel c of each tap alone.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,7 @@ enum class Contraction : uint8_t {
   kWeightOnly,  // quantized weights, float inputs (rule 3)
   kRowInt8,     // quantized weights, inputs quantized row by row (rule 6, compute="int8")
   kInteger,     // int8/uint8 inputs and int8 weights (rule 6, QLinear)
+  kDepthwise,   // kFloat with one channel of x for each output: rows of x have n channels, k is 1
 };
 
 enum class BiasKind : uint8_t { kNone, kFloat32 };
@@ -38,7 +40,7 @@ struct KernelSpec {
   Contraction contraction = Contraction::kFloat;
   Access access = Access::kDense;
   int64_t n = 0;     // weight rows over all parts (for a gated epilogue twice the outputs)
-  int64_t k = 0;     // inputs of one tap
+  int64_t k = 0;     // inputs of one tap that an output sees
   int64_t taps = 1;  // kernel positions; 1 when dense
   DType x = DType::kFloat32;
   DType w = DType::kFloat32;  // as packed; codes: int8 or uint8
@@ -51,6 +53,8 @@ struct KernelSpec {
   bool requantize = false;            // kInteger with an output scale
 
   int64_t depth() const { return taps * k; }
+  // Channels that a row of x has in one tap.
+  int64_t channels() const { return contraction == Contraction::kDepthwise ? n : k; }
   bool gated() const { return IsGated(activation); }
   int64_t outputs() const { return gated() ? n / 2 : n; }
 

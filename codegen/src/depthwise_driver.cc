@@ -1,0 +1,126 @@
+#include "depthwise_driver.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "clikart/ir/panel_layout.h"
+
+namespace clikart::codegen {
+namespace {
+
+constexpr int64_t kLine = 64;
+// The accumulators of so many rows, with those of 16 panels, stay in the first-level cache.
+constexpr int64_t kGroupRows = 2 * kDepthwiseRows;
+
+constexpr int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+// One tile under way.
+class Tile {
+ public:
+  Tile(const KernelImage& kernel, const TileArgs& args)
+      : kernel_(kernel),
+        args_(args),
+        scratch_(kernel.spec, args.rows, args.panels),
+        panel_bytes_(ir::PanelLayout{kernel.spec.n, kernel.spec.depth(), kernel.spec.w}.PanelBytes()),
+        first_column_(args.first_panel * ir::kPanelLanes),
+        columns_(std::min(args.panels * ir::kPanelLanes, kernel.spec.n - first_column_)),
+        zeros_(args.scratch + scratch_.zeros_at()),
+        taps_(reinterpret_cast<const std::byte**>(args.scratch + scratch_.taps_at())),
+        c_(args.scratch + scratch_.accumulators_at()) {}
+
+  void Run() const {
+    std::memset(args_.scratch + scratch_.zeros_at(), 0, static_cast<size_t>(scratch_.zero_bytes()));
+    for (int64_t row = 0; row < args_.rows; row += scratch_.group_rows()) {
+      RunGroup(row, std::min(scratch_.group_rows(), args_.rows - row));
+    }
+  }
+
+ private:
+  template <typename Args>
+  void Call(int entry, const Args& entry_args) const {
+    reinterpret_cast<void (*)(const Args*)>(const_cast<void*>(kernel_.entries[entry]))(&entry_args);
+  }
+
+  int64_t ElementBytes() const { return static_cast<int64_t>(ir::SizeOf(kernel_.spec.x)); }
+
+  // Rows [first, first + rows): every panel of a register tile after the other, so that x is read forwards.
+  void RunGroup(int64_t first, int64_t rows) const {
+    for (int64_t row = 0; row < rows; row += kDepthwiseRows) {
+      FindTaps(first + row, std::min<int64_t>(kDepthwiseRows, rows - row));
+      Multiply(c_ + row * scratch_.accumulator_stride());
+    }
+    EpilogueArgs epilogue;
+    epilogue.c = c_;
+    epilogue.c_stride = scratch_.accumulator_stride();
+    if (args_.bias != nullptr) epilogue.bias = args_.bias + first_column_;
+    epilogue.y = args_.y + first * args_.y_stride + first_column_ * static_cast<int64_t>(ir::SizeOf(kernel_.spec.y));
+    epilogue.y_stride = args_.y_stride;
+    epilogue.rows = rows;
+    epilogue.columns = columns_;
+    Call(kEpilogueEntry, epilogue);
+  }
+
+  // Fills the table of addresses. Rows that the register tile has beyond `rows` read zeros.
+  void FindTaps(int64_t first, int64_t rows) const {
+    const int64_t taps = kernel_.spec.taps;
+    const std::byte* const x = args_.x + first_column_ * ElementBytes();
+    for (int64_t row = 0; row < kDepthwiseRows; ++row) {
+      const std::byte** to = taps_ + row;
+      if (row >= rows) {
+        for (int64_t tap = 0; tap < taps; ++tap, to += kDepthwiseRows) *to = zeros_;
+      } else if (kernel_.spec.access == ir::Access::kDense) {
+        *to = x + (first + row) * args_.x_stride;
+      } else {
+        const int64_t* const offsets = args_.offsets + (first + row) * taps;
+        for (int64_t tap = 0; tap < taps; ++tap, to += kDepthwiseRows) {
+          *to = offsets[tap] == kZeroTap ? zeros_ : x + offsets[tap];
+        }
+      }
+    }
+  }
+
+  void Multiply(std::byte* c) const {
+    const int64_t whole = columns_ / ir::kPanelLanes;
+    DepthwiseArgs args;
+    args.taps = taps_;
+    args.end = taps_ + kernel_.spec.taps * kDepthwiseRows;
+    args.weights = args_.weights;
+    args.channel_end = whole * ir::kPanelLanes * ElementBytes();
+    args.c = c;
+    args.c_stride = scratch_.accumulator_stride();
+    if (whole > 0) Call(kDepthwiseEntry, args);
+    if (columns_ % ir::kPanelLanes == 0) return;
+    args.first_channel = args.channel_end;
+    args.channel_end += ir::kPanelLanes * ElementBytes();
+    args.weights += whole * panel_bytes_;
+    args.c += whole * kAccumulatorRow;
+    Call(kDepthwiseTailEntry, args);
+  }
+
+  const KernelImage& kernel_;
+  const TileArgs& args_;
+  const DepthwiseScratch scratch_;
+  const int64_t panel_bytes_;
+  const int64_t first_column_;
+  const int64_t columns_;
+  const std::byte* const zeros_;
+  const std::byte** const taps_;
+  std::byte* const c_;
+};
+
+}  // namespace
+
+DepthwiseScratch::DepthwiseScratch(const ir::KernelSpec& spec, int64_t rows, int64_t panels) {
+  group_rows_ = std::min(kGroupRows, RoundUp(rows, kDepthwiseRows));
+  zero_bytes_ = RoundUp(panels * ir::kPanelLanes * static_cast<int64_t>(ir::SizeOf(spec.x)), kLine);
+  const int64_t table = spec.taps * kDepthwiseRows * static_cast<int64_t>(sizeof(std::byte*));
+  accumulators_at_ = taps_at() + RoundUp(table, kLine);
+  // A line more, so that rows do not fall into the same sets of the cache.
+  accumulator_stride_ = panels * kAccumulatorRow + kLine;
+}
+
+void RunDepthwise(const KernelImage& kernel, const TileArgs& args) {
+  if (args.rows > 0 && args.panels > 0) Tile(kernel, args).Run();
+}
+
+}  // namespace clikart::codegen
