@@ -108,11 +108,15 @@ absl::StatusOr<std::shared_ptr<Conv>> Conv::Create(int64_t in_channels, int64_t 
   traits.name = options.name;
   traits.inputs = in_channels;
   traits.rows = out_channels;
-  traits.slices = options.groups;
+  traits.groups = options.groups;
   traits.detail = absl::StrCat("kernel_size=", ShapeString(options.kernel_size));
   if (options.groups != 1) absl::StrAppend(&traits.detail, ", groups=", options.groups);
   traits.spec.access = traits.grid->pointwise() ? ir::Access::kDense : ir::Access::kIndirect;
-  traits.spec.n = out_channels / options.groups;
+  // One channel in and one out a group: channels lie in lanes, and one kernel serves them all.
+  const bool depthwise = options.groups > 1 && options.groups == in_channels && options.groups == out_channels;
+  if (depthwise) traits.spec.contraction = ir::Contraction::kDepthwise;
+  traits.slices = depthwise ? 1 : options.groups;
+  traits.spec.n = out_channels / traits.slices;
   traits.spec.k = in_channels / options.groups;
   traits.spec.taps = traits.grid->taps();
   traits.spec.w = options.dtype;

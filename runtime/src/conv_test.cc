@@ -130,6 +130,79 @@ TEST(Conv, EqualsTheReferenceOverGeometries) {
   }
 }
 
+// Channels in lanes, and tails of every kind, under an epilogue of their own dtype.
+TEST(Conv, DepthwiseEqualsTheReference) {
+  struct Case {
+    Shape kernel, stride, dilation;
+    Pads pads;
+    Shape x;  // without the channels
+  };
+  const std::vector<Case> cases = {
+      {{3}, {}, {2}, {{2, 1}}, {2, 19}},
+      {{1}, {}, {}, {{0, 0}}, {2, 9}},
+      {{3, 3}, {}, {}, {{1, 1}, {1, 1}}, {2, 5, 7}},
+      {{5, 2}, {2, 1}, {1, 2}, {{2, 1}, {0, 2}}, {1, 9, 8}},
+      {{1, 1}, {2, 2}, {}, {{0, 0}, {0, 0}}, {3, 5, 4}},
+      {{2, 3, 2}, {1, 2, 1}, {}, {{0, 1}, {1, 1}, {0, 0}}, {2, 3, 5, 3}},
+  };
+  const auto options_of = [](const Case& c, int64_t channels, DType dtype, PaddingMode mode) {
+    return ConvOptions{.kernel_size = c.kernel,
+                       .stride = c.stride,
+                       .dilation = c.dilation,
+                       .padding = c.pads,
+                       .padding_mode = mode,
+                       .groups = channels,
+                       .dtype = dtype};
+  };
+  unsigned seed = 0;
+  for (const Case& c : cases) {
+    for (int64_t channels : {1, 3, 5, 8, 16, 17, 40}) {
+      Shape shape = c.x;
+      shape.push_back(channels);
+      for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+        const PaddingMode modes[] = {PaddingMode::kZeros, PaddingMode::kReflect, PaddingMode::kReplicate,
+                                     PaddingMode::kCircular};
+        ++seed;
+        const auto conv = MakeConv(channels, channels, seed, options_of(c, channels, dtype, modes[seed % 4]));
+        for (DType input : {dtype, DType::kFloat32}) {
+          const Tensor x = Random(shape, seed, input);
+          const DispatchCounter counter;
+          const Tensor y = Value(conv->Forward(x));
+          EXPECT_EQ(counter.total(), 1);
+          EXPECT_TRUE(SameBits(y, Reference(*conv, x, c.pads))) << ShapeString(c.kernel) << ShapeString(shape);
+        }
+      }
+    }
+  }
+}
+
+TEST(Conv, DepthwiseReadsItsViewAndKeepsItsWeight) {
+  const auto conv = MakeConv(
+      21, 21, 4, {.kernel_size = {3, 3}, .padding = {{1, 1}, {1, 1}}, .groups = 21, .dtype = DType::kBFloat16});
+  const Tensor copy = Value(Value(conv->Parameter("weight")).Clone());
+  const Tensor wide = Random({4, 12, 10, 30}, 5);
+  const Tensor x = Value(Value(Value(wide.Slice(3, 2, 21)).Slice(1, 2, 6)).Slice(2, 8, 4, -2));
+  EXPECT_TRUE(SameBits(Value(conv->Forward(x)), Value(conv->Forward(Value(x.Clone())))));
+  EXPECT_EQ(copy.shape(), Shape({21, 1, 3, 3}));
+  EXPECT_TRUE(SameBits(Value(conv->Parameter("weight")), copy));
+  EXPECT_THAT(conv->Explain(), HasSubstr("kind=depthwise"));
+}
+
+TEST(Conv, ExplainSaysWhereLanesIdle) {  // C093
+  const Tensor x = Random({1, 6, 12}, 1);
+  const auto narrow = MakeConv(12, 24, 4, {.kernel_size = {3}, .groups = 12});
+  EXPECT_THAT(narrow->Explain(), HasSubstr("12 groups, each a contraction of its own that uses 2 of 16 lanes"));
+  ASSERT_TRUE(narrow->Forward(x).ok());
+  EXPECT_THAT(narrow->Explain(), HasSubstr("uses 2 of 16 lanes"));
+  for (const auto& conv :
+       {MakeConv(12, 12, 4, {.kernel_size = {3}, .groups = 12}), MakeConv(12, 24, 4, {.kernel_size = {3}, .groups = 2}),
+        MakeConv(12, 3, 4, {.kernel_size = {3}})}) {
+    EXPECT_THAT(conv->Explain(), ::testing::Not(HasSubstr("lanes")));
+    ASSERT_TRUE(conv->Forward(x).ok());
+    EXPECT_THAT(conv->Explain(), ::testing::Not(HasSubstr("lanes")));
+  }
+}
+
 TEST(Conv, SamePaddingKeepsSizesAndPutsTheOddPadAfter) {  // C018
   struct Case {
     Shape kernel, dilation, x;
@@ -375,6 +448,21 @@ TEST(ConvGroup, PartsThatDifferServeSideBySide) {
     EXPECT_EQ(counter.total(), 2);
     EXPECT_TRUE(SameBits(y, Apart(make(Activation::kGelu), x)));
   }
+}
+
+TEST(ConvGroup, DepthwisePartsServeSideBySide) {
+  const auto make = [] {
+    const ConvOptions options{.kernel_size = {3}, .padding = {{1, 1}}, .groups = 18};
+    return Convs{MakeConv(18, 18, 1, options), MakeConv(18, 18, 2, options)};
+  };
+  const auto group = Value(FuseConvs(make(), {.activation = Activation::kRelu6}));
+  EXPECT_FALSE(group->fused());
+  EXPECT_THAT(group->Explain(), HasSubstr("has groups=18"));
+  auto options = make()[0]->options();
+  options.activation = Activation::kRelu6;
+  const Tensor x = Random({2, 9, 18}, 5);
+  EXPECT_TRUE(
+      SameBits(Value(group->Forward(x)), Apart({MakeConv(18, 18, 1, options), MakeConv(18, 18, 2, options)}, x)));
 }
 
 TEST(ConvGroup, GridsThatDisagreeAreRefusedAtTheForward) {

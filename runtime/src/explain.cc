@@ -35,7 +35,14 @@ std::string KernelsText(KernelSet& kernels, DType x, DType y, const std::string&
 // The input dtype to explain with when nothing has run.
 DType NaturalInput(const ir::KernelSpec& spec) {
   if (spec.contraction == ir::Contraction::kInteger) return DType::kInt8;
-  return spec.contraction == ir::Contraction::kFloat ? spec.w : DType::kFloat32;
+  return ir::IsFloat(spec.w) ? spec.w : DType::kFloat32;
+}
+
+// What a convolution of many small groups costs: nothing is said where most lanes have work.
+std::string LanesText(int64_t slices, int64_t outputs, const std::string& indent) {
+  if (slices == 1 || outputs == 0 || outputs >= ir::kPanelLanes / 2) return "";
+  return absl::StrCat(indent, "slow: ", slices, " groups, each a contraction of its own that uses ", outputs, " of ",
+                      ir::kPanelLanes, " lanes\n");
 }
 
 }  // namespace
@@ -84,7 +91,8 @@ std::string Layer::Explain() const {
     case LayerState::kBound: {
       KernelSet kernels(body_->SpecFor(state->tensors, traits.spec.activation));
       const DType x = NaturalInput(kernels.base());
-      return absl::StrCat(text, "  packs on its first forward\n", KernelsText(kernels, x, kernels.OutputFor(x), "  "));
+      return absl::StrCat(text, "  packs on its first forward\n", LanesText(traits.slices, traits.spec.n, "  "),
+                          KernelsText(kernels, x, kernels.OutputFor(x), "  "));
     }
     case LayerState::kPacked:
       break;
@@ -92,7 +100,8 @@ std::string Layer::Explain() const {
   Engine& engine = *state->engine;
   const DType x = NaturalInput(engine.spec());
   absl::StrAppend(&text, "  weights: ", engine.weight_bytes(), " bytes\n");
-  return text + KernelsText(engine.kernels(), x, engine.kernels().OutputFor(x), "  ");
+  return absl::StrCat(text, LanesText(engine.slices(), engine.outputs(), "  "),
+                      KernelsText(engine.kernels(), x, engine.kernels().OutputFor(x), "  "));
 }
 
 std::string GroupServer::Explain(const std::string& type) const {
@@ -115,6 +124,7 @@ std::string GroupServer::Explain(const std::string& type) const {
   if (!plan.ok()) return absl::StrCat(text, "  no kernel: ", plan.status().message(), "\n");
   for (const GroupUnit& unit : (*plan)->units) {
     const DType x = NaturalInput(unit.engine->spec());
+    text += LanesText(unit.engine->slices(), unit.engine->outputs(), "  ");
     text += KernelsText(*unit.kernels, x, core_->GateAfter(**plan) ? DType::kFloat32 : x, "  ");
   }
   return text;

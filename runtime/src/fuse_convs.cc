@@ -43,9 +43,9 @@ std::vector<GroupReason> ReasonsAgainst(std::span<const FusePart> parts) {
   std::vector<GroupReason> reasons;
   const LayerBody& first = *parts[0].body;
   for (const FusePart& part : parts) {
-    if (part.body->traits().slices == 1) continue;
+    if (part.body->traits().groups == 1) continue;
     reasons.push_back(
-        {"grouped_convolution", absl::StrCat(part.body->label(), " has groups=", part.body->traits().slices)});
+        {"grouped_convolution", absl::StrCat(part.body->label(), " has groups=", part.body->traits().groups)});
   }
   for (const FusePart& part : parts.subspan(1)) {
     const LayerBody& body = *part.body;

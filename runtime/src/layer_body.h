@@ -59,7 +59,8 @@ struct LayerTraits {
   ir::KernelSpec spec;  // of this layer served alone; x, y and what follows from the tensors left open
   Residency residency = Residency::kPacked;
   std::shared_ptr<ConvGrid> grid;  // convolutions
-  int64_t slices = 1;              // groups of a convolution
+  int64_t groups = 1;              // of a convolution, as given
+  int64_t slices = 1;              // kernels of `spec` side by side: its groups, or 1 where it is depthwise
 };
 
 // "Linear 'q'", or "Linear(64 -> 64)" for a layer without a name: what messages call it.
