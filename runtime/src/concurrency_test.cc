@@ -6,6 +6,7 @@
 
 #include "clikart/nn.h"
 #include "clikart/runtime.h"
+#include "fork_testing.h"
 #include "gmock/gmock.h"
 #include "layer_testing.h"
 
@@ -146,6 +147,31 @@ TEST(Concurrency, StateDictsReadDuringTheFirstForward) {
     EXPECT_TRUE(layer->Forward(Random({1, 40}, 2)).ok());
     reader.join();
   }
+}
+
+TEST(Concurrency, AForkBesideLoadsAndPacksLeavesAWorkingChild) {  // C066
+  CLIKART_SKIP_FORK_UNDER_TSAN();
+  const auto busy = Value(Linear::Create(1000, 1000, {.bias = false}));
+  const Tensor large = Filled({1000, 1000}, 1), row = Filled({1, 1000}, 1);
+  std::atomic<bool> stop{false};
+  std::thread thread([&] {
+    while (!stop) {
+      EXPECT_TRUE(busy->Bind({{"weight", large}}).ok());
+      EXPECT_TRUE(busy->Forward(row).ok());
+    }
+  });
+  const auto layer = Value(Linear::Create(32, 50, {.bias = false}));
+  const Tensor small = Filled({50, 32}, 1), x = Filled({1, 32}, 1);
+  for (int i = 0; i < 20; ++i) {
+    const int code = ExitCodeOfChild([&] {
+      if (!layer->Bind({{"weight", small}}).ok() || !busy->Bind({{"weight", large}}).ok()) return 1;
+      return layer->Forward(x).ok() && busy->Forward(row).ok() ? 0 : 2;
+    });
+    EXPECT_EQ(code, 0);
+    if (code != 0) break;
+  }
+  stop = true;
+  thread.join();
 }
 
 }  // namespace

@@ -17,22 +17,30 @@ constexpr int64_t kPackBytes = 256 << 10;
 
 absl::StatusOr<const Kernel*> KernelSet::Compile(DType x, DType y) {
   const size_t index = Index(x, y);
-  const std::lock_guard lock(mutex_);
-  if (owned_[index] == nullptr) {
-    ir::KernelSpec spec = base_;
-    spec.x = x;
-    spec.y = y;
-    CLIKART_ASSIGN_OR_RETURN(owned_[index], KernelCache::Instance().GetOrCompile(spec));
-    ready_[index].store(owned_[index].get(), std::memory_order_release);
+  ir::KernelSpec spec = base_;
+  spec.x = x;
+  spec.y = y;
+  // Of several callers the cache lets one compile; the first to come back sets the entry.
+  CLIKART_ASSIGN_OR_RETURN(std::shared_ptr<const Kernel> kernel, KernelCache::Instance().GetOrCompile(spec));
+  const auto* owner = new std::shared_ptr<const Kernel>(std::move(kernel));
+  const std::shared_ptr<const Kernel>* first = nullptr;
+  if (owned_[index].compare_exchange_strong(first, owner, std::memory_order_acq_rel)) {
+    first = owner;
+  } else {
+    delete owner;
   }
-  return owned_[index].get();
+  ready_[index].store(first->get(), std::memory_order_release);
+  return first->get();
+}
+
+KernelSet::~KernelSet() {
+  for (const auto& owner : owned_) delete owner.load(std::memory_order_acquire);
 }
 
 std::vector<std::shared_ptr<const Kernel>> KernelSet::Compiled() const {
-  const std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<const Kernel>> kernels;
-  for (const auto& kernel : owned_) {
-    if (kernel != nullptr) kernels.push_back(kernel);
+  for (const auto& owner : owned_) {
+    if (const auto* kernel = owner.load(std::memory_order_acquire); kernel != nullptr) kernels.push_back(*kernel);
   }
   return kernels;
 }

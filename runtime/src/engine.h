@@ -27,6 +27,9 @@ class KernelSet {
  public:
   // `base` with its x and y left open. Integer contractions give y as kFloat32 or, requantized, as x.
   explicit KernelSet(ir::KernelSpec base) : base_(std::move(base)) {}
+  ~KernelSet();
+  KernelSet(const KernelSet&) = delete;
+  KernelSet& operator=(const KernelSet&) = delete;
 
   const ir::KernelSpec& base() const { return base_; }
   absl::StatusOr<const Kernel*> Get(DType x, DType y) {
@@ -51,8 +54,8 @@ class KernelSet {
 
   const ir::KernelSpec base_;
   std::array<std::atomic<const Kernel*>, kEntries> ready_{};
-  mutable std::mutex mutex_;
-  std::array<std::shared_ptr<const Kernel>, kEntries> owned_;
+  // Each is set once. No mutex guards them: a fork during a compilation would leave the child a locked one.
+  std::array<std::atomic<const std::shared_ptr<const Kernel>*>, kEntries> owned_{};
 };
 
 // Constant once built, but for kernels that are added on demand. `slices` kernels of one spec lie side
