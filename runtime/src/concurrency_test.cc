@@ -150,7 +150,7 @@ TEST(Concurrency, StateDictsReadDuringTheFirstForward) {
 }
 
 TEST(Concurrency, AForkBesideLoadsAndPacksLeavesAWorkingChild) {  // C066
-  CLIKART_SKIP_FORK_UNDER_TSAN();
+  CLIKART_SKIP_FORK_UNDER_SANITIZERS();
   const auto busy = Value(Linear::Create(1000, 1000, {.bias = false}));
   const Tensor large = Filled({1000, 1000}, 1), row = Filled({1, 1000}, 1);
   std::atomic<bool> stop{false};

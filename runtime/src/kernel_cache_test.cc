@@ -267,7 +267,7 @@ TEST_F(KernelCacheTest, PerfMapNamesTheCode) {
 
 // The process's own cache, with the real emitters.
 TEST(KernelCacheInstanceTest, ForkWhileAnotherThreadCompiles) {
-  CLIKART_SKIP_FORK_UNDER_TSAN();
+  CLIKART_SKIP_FORK_UNDER_SANITIZERS();
   std::atomic<bool> stop{false};
   std::thread compiler([&] {
     for (int64_t n = 1; !stop; n = n % 1000 + 1) {
