@@ -154,6 +154,7 @@ void MeasureDepthwise(const Context& context) {
       row.unit = "GFLOP/s";
       row.limit = Median(limits) * 1e-9;
       row.ratio = Median(shares);
+      if (threads == 1) row.at_least = 20;
       context.report.Add(row);
       if (threads == context.max_threads) break;
     }

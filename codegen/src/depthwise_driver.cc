@@ -9,8 +9,6 @@ namespace clikart::codegen {
 namespace {
 
 constexpr int64_t kLine = 64;
-// The accumulators of so many rows, with those of 16 panels, stay in the first-level cache.
-constexpr int64_t kGroupRows = 2 * kDepthwiseRows;
 
 constexpr int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -20,7 +18,7 @@ class Tile {
   Tile(const KernelImage& kernel, const TileArgs& args)
       : kernel_(kernel),
         args_(args),
-        scratch_(kernel.spec, args.rows, args.panels),
+        scratch_(kernel.spec, args.panels),
         panel_bytes_(ir::PanelLayout{kernel.spec.n, kernel.spec.depth(), kernel.spec.w}.PanelBytes()),
         first_column_(args.first_panel * ir::kPanelLanes),
         columns_(std::min(args.panels * ir::kPanelLanes, kernel.spec.n - first_column_)),
@@ -30,8 +28,8 @@ class Tile {
 
   void Run() const {
     std::memset(args_.scratch + scratch_.zeros_at(), 0, static_cast<size_t>(scratch_.zero_bytes()));
-    for (int64_t row = 0; row < args_.rows; row += scratch_.group_rows()) {
-      RunGroup(row, std::min(scratch_.group_rows(), args_.rows - row));
+    for (int64_t row = 0; row < args_.rows; row += kDepthwiseRows) {
+      RunRows(row, std::min<int64_t>(kDepthwiseRows, args_.rows - row));
     }
   }
 
@@ -43,12 +41,10 @@ class Tile {
 
   int64_t ElementBytes() const { return static_cast<int64_t>(ir::SizeOf(kernel_.spec.x)); }
 
-  // Rows [first, first + rows): every panel of a register tile after the other, so that x is read forwards.
-  void RunGroup(int64_t first, int64_t rows) const {
-    for (int64_t row = 0; row < rows; row += kDepthwiseRows) {
-      FindTaps(first + row, std::min<int64_t>(kDepthwiseRows, rows - row));
-      Multiply(c_ + row * scratch_.accumulator_stride());
-    }
+  // One register tile's rows: its panels one after the other, so that x is read forwards.
+  void RunRows(int64_t first, int64_t rows) const {
+    FindTaps(first, rows);
+    Multiply();
     EpilogueArgs epilogue;
     epilogue.c = c_;
     epilogue.c_stride = scratch_.accumulator_stride();
@@ -79,14 +75,14 @@ class Tile {
     }
   }
 
-  void Multiply(std::byte* c) const {
+  void Multiply() const {
     const int64_t whole = columns_ / ir::kPanelLanes;
     DepthwiseArgs args;
     args.taps = taps_;
     args.end = taps_ + kernel_.spec.taps * kDepthwiseRows;
     args.weights = args_.weights;
     args.channel_end = whole * ir::kPanelLanes * ElementBytes();
-    args.c = c;
+    args.c = c_;
     args.c_stride = scratch_.accumulator_stride();
     if (whole > 0) Call(kDepthwiseEntry, args);
     if (columns_ % ir::kPanelLanes == 0) return;
@@ -110,8 +106,7 @@ class Tile {
 
 }  // namespace
 
-DepthwiseScratch::DepthwiseScratch(const ir::KernelSpec& spec, int64_t rows, int64_t panels) {
-  group_rows_ = std::min(kGroupRows, RoundUp(rows, kDepthwiseRows));
+DepthwiseScratch::DepthwiseScratch(const ir::KernelSpec& spec, int64_t panels) {
   zero_bytes_ = RoundUp(panels * ir::kPanelLanes * static_cast<int64_t>(ir::SizeOf(spec.x)), kLine);
   const int64_t table = spec.taps * kDepthwiseRows * static_cast<int64_t>(sizeof(std::byte*));
   accumulators_at_ = taps_at() + RoundUp(table, kLine);

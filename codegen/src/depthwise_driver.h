@@ -34,18 +34,16 @@ static_assert(kDepthwiseTailEntry < kEpilogueEntry);
 // Where a tile's scratch memory is used for what, in byte offsets on cache lines.
 class DepthwiseScratch {
  public:
-  DepthwiseScratch(const ir::KernelSpec& spec, int64_t rows, int64_t panels);
+  DepthwiseScratch(const ir::KernelSpec& spec, int64_t panels);
 
-  int64_t group_rows() const { return group_rows_; }  // rows between two epilogues, in whole register tiles
   int64_t zeros_at() const { return 0; }
   int64_t zero_bytes() const { return zero_bytes_; }  // what a zero tap reads
   int64_t taps_at() const { return zero_bytes_; }
   int64_t accumulators_at() const { return accumulators_at_; }
   int64_t accumulator_stride() const { return accumulator_stride_; }
-  int64_t bytes() const { return accumulators_at_ + group_rows_ * accumulator_stride_; }
+  int64_t bytes() const { return accumulators_at_ + kDepthwiseRows * accumulator_stride_; }
 
  private:
-  int64_t group_rows_;
   int64_t zero_bytes_;
   int64_t accumulators_at_;
   int64_t accumulator_stride_;

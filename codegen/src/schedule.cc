@@ -55,7 +55,7 @@ Schedule MakeSchedule(const ir::KernelSpec& spec, const Target& target) {
 }
 
 int64_t ScratchBytes(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t panels) {
-  if (spec.contraction == ir::Contraction::kDepthwise) return DepthwiseScratch(spec, rows, panels).bytes();
+  if (spec.contraction == ir::Contraction::kDepthwise) return DepthwiseScratch(spec, panels).bytes();
   // The largest of the tiles that have no more rows: few rows keep their whole depth.
   int64_t bytes = TileScratch(spec, schedule, rows, panels).bytes();
   for (const int64_t fewer : {int64_t{kRowBlock}, schedule.few_rows}) {
