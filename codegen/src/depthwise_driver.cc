@@ -56,22 +56,23 @@ class Tile {
     Call(kEpilogueEntry, epilogue);
   }
 
-  // Fills the table of addresses. Rows that the register tile has beyond `rows` read zeros.
+  // Fills the table of addresses. Rows that the register tile has beyond `rows` repeat the last one.
   void FindTaps(int64_t first, int64_t rows) const {
-    const int64_t taps = kernel_.spec.taps;
     const std::byte* const x = args_.x + first_column_ * ElementBytes();
-    for (int64_t row = 0; row < kDepthwiseRows; ++row) {
-      const std::byte** to = taps_ + row;
-      if (row >= rows) {
-        for (int64_t tap = 0; tap < taps; ++tap, to += kDepthwiseRows) *to = zeros_;
-      } else if (kernel_.spec.access == ir::Access::kDense) {
-        *to = x + (first + row) * args_.x_stride;
-      } else {
-        const int64_t* const offsets = args_.offsets + (first + row) * taps;
-        for (int64_t tap = 0; tap < taps; ++tap, to += kDepthwiseRows) {
-          *to = offsets[tap] == kZeroTap ? zeros_ : x + offsets[tap];
-        }
+    const std::byte** to = taps_;
+    if (kernel_.spec.access == ir::Access::kDense) {
+      for (int64_t row = 0; row < kDepthwiseRows; ++row) {
+        *to++ = x + (first + std::min(row, rows - 1)) * args_.x_stride;
       }
+      return;
+    }
+    const int64_t taps = kernel_.spec.taps;
+    const int64_t* offsets[kDepthwiseRows];
+    for (int64_t row = 0; row < kDepthwiseRows; ++row) {
+      offsets[row] = args_.offsets + (first + std::min(row, rows - 1)) * taps;
+    }
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      for (const int64_t* const row : offsets) *to++ = row[tap] == kZeroTap ? zeros_ : x + row[tap];
     }
   }
 
