@@ -5,7 +5,7 @@
     /tmp/reference/bin/pip install --no-deps -r python/requirements-demo.txt
     /tmp/reference/bin/python python/examples/make_expectations.py
 
-Writes encoder.npz and mtcnn.npz to python/examples/expectations. Run it after changing realmodels/inputs.py.
+Writes encoder.json and mtcnn.json to python/examples/expectations. Run it after changing realmodels/inputs.py.
 """
 
 from realmodels import inputs, reference

@@ -94,6 +94,9 @@ void BindModules(py::module_& m) {
   py::class_<LoadReport>(m, "LoadReport", "What a load did not find, and what it did not use.")
       .def_readonly("missing_keys", &LoadReport::missing)
       .def_readonly("unexpected_keys", &LoadReport::unexpected)
+      // Unpacks like PyTorch's pair: missing, unexpected = module.load_state_dict(...)
+      .def("__iter__",
+           [](const LoadReport& report) { return py::iter(py::make_tuple(report.missing, report.unexpected)); })
       .def("__repr__", [](const LoadReport& report) {
         if (report.missing.empty() && report.unexpected.empty()) return std::string("<All keys matched successfully>");
         return absl::StrCat("LoadReport(missing_keys=", std::string(py::repr(py::cast(report.missing))),

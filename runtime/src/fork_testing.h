@@ -2,21 +2,16 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <thread>
 
-#if defined(__SANITIZE_THREAD__)
-// ThreadSanitizer ends a forked child that starts a thread.
-#define CLIKART_SKIP_FORK_UNDER_TSAN() GTEST_SKIP() << "ThreadSanitizer does not follow fork"
-#else
-#define CLIKART_SKIP_FORK_UNDER_TSAN() static_cast<void>(0)
-#endif
-
-// For tests that fork while another thread allocates: the sanitizers' allocators of GCC 12, unlike
-// glibc's, are not reset in the child, which may then wait for ever in its first allocation.
+// For tests that fork a process of several threads. The sanitizers' allocators of GCC 12, unlike glibc's,
+// are not reset in the child, which may then wait for ever in its first allocation; and ThreadSanitizer
+// ends a child that starts a thread.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define CLIKART_SKIP_FORK_UNDER_SANITIZERS() GTEST_SKIP() << "the sanitizer's allocator does not survive this fork"
 #else
@@ -30,7 +25,10 @@ namespace clikart {
 template <typename Body>
 int ExitCodeOfChild(Body body) {
   const pid_t child = fork();
-  if (child == 0) _exit(body());
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // a child of an ended child must not linger and hold its pipes open
+    _exit(body());
+  }
   for (int i = 0; i < 1000; ++i) {
     int status = 0;
     if (waitpid(child, &status, WNOHANG) == child) return WIFEXITED(status) ? WEXITSTATUS(status) : -1;

@@ -139,7 +139,7 @@ TEST_F(ParallelTest, IdleThreadsSleep) {
 }
 
 TEST_F(ParallelTest, ForkedChildrenBuildTheirOwnPool) {
-  CLIKART_SKIP_FORK_UNDER_TSAN();
+  CLIKART_SKIP_FORK_UNDER_SANITIZERS();
   ASSERT_TRUE(SetNumThreads(2).ok());
   ASSERT_TRUE(RunsEachOnce(100));
   EXPECT_EQ(ExitCodeOfChild([] {
@@ -152,7 +152,7 @@ TEST_F(ParallelTest, ForkedChildrenBuildTheirOwnPool) {
 }
 
 TEST_F(ParallelTest, ForkDuringACall) {
-  CLIKART_SKIP_FORK_UNDER_TSAN();
+  CLIKART_SKIP_FORK_UNDER_SANITIZERS();
   ASSERT_TRUE(SetNumThreads(2).ok());
   std::atomic<bool> stop{false};
   std::thread busy([&] {

@@ -248,6 +248,8 @@ def test_strict_false_reports(model, make):
     new = make.array(2, 4)
     report = model.load_state_dict({"head.weight": new, "stray": make.array(1)}, strict=False)
     assert report.unexpected_keys == ["stray"]
+    missing, unexpected = report
+    assert (missing, unexpected) == (report.missing_keys, ["stray"])
     assert set(report.missing_keys) == set(NAMES) - {"head.weight"}
     unchanged(model, before | {"head.weight": new})
 

@@ -4,6 +4,7 @@
 """
 
 import importlib.util
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,10 +68,10 @@ def encoder_reference(sentences: Sequence[str], live: bool) -> tuple[np.ndarray,
             return live_encoder(sentences)
         except ImportError:
             pass
-    with np.load(STORED / "encoder.npz") as stored:
-        if list(stored["sentences"]) != list(sentences):
-            raise ValueError("the stored embeddings are of other sentences: run make_expectations.py")
-        return stored["embeddings"], f"stored, made by {stored['made_by']}"
+    stored = json.loads((STORED / "encoder.json").read_text())
+    if stored["sentences"] != list(sentences):
+        raise ValueError("the stored embeddings are of other sentences: run make_expectations.py")
+    return _from_text(stored["embeddings"]), f"stored, made by {stored['made_by']}"
 
 
 def mtcnn_reference(inputs: dict[str, np.ndarray], live: bool) -> tuple[dict[str, tuple[np.ndarray, ...]], str]:
@@ -79,33 +80,46 @@ def mtcnn_reference(inputs: dict[str, np.ndarray], live: bool) -> tuple[dict[str
             return live_mtcnn(inputs)
         except ImportError:
             pass
+    stored = json.loads((STORED / "mtcnn.json").read_text())
     results = {}
-    with np.load(STORED / "mtcnn.npz") as stored:
-        for name, x in inputs.items():
-            if stored[f"{name} input sum"] != _fingerprint(x):
-                raise ValueError(f"the stored outputs of {name} are of another input: run make_expectations.py")
-            results[name] = tuple(stored[f"{name} {i}"] for i in range(int(stored[f"{name} outputs"])))
-        return results, f"stored, made by {stored['made_by']}"
+    for name, x in inputs.items():
+        if stored[name]["input"] != _fingerprint(x):
+            raise ValueError(f"the stored outputs of {name} are of another input: run make_expectations.py")
+        results[name] = tuple(_from_text(y) for y in stored[name]["outputs"])
+    return results, f"stored, made by {stored['made_by']}"
 
 
 def store(sentences: Sequence[str], inputs: dict[str, np.ndarray]) -> list[Path]:
     """Writes the live results for this input to `STORED`."""
-    STORED.mkdir(exist_ok=True)
     embeddings, made_by = live_encoder(sentences)
-    np.savez_compressed(
-        STORED / "encoder.npz", embeddings=embeddings, sentences=np.array(sentences), made_by=np.array(made_by)
-    )
+    encoder = {"made_by": made_by, "sentences": list(sentences), "embeddings": _to_text(embeddings)}
     outputs, made_by = live_mtcnn(inputs)
-    arrays = {"made_by": np.array(made_by)}
-    for name, tensors in outputs.items():
-        arrays[f"{name} input sum"] = _fingerprint(inputs[name])
-        arrays[f"{name} outputs"] = np.array(len(tensors))
-        arrays |= {f"{name} {i}": y for i, y in enumerate(tensors)}
-    np.savez_compressed(STORED / "mtcnn.npz", **arrays)
-    return [STORED / "encoder.npz", STORED / "mtcnn.npz"]
+    nets = {
+        name: {"input": _fingerprint(inputs[name]), "outputs": [_to_text(y) for y in tensors]}
+        for name, tensors in outputs.items()
+    }
+    return [_write("encoder.json", encoder), _write("mtcnn.json", {"made_by": made_by, **nets})]
 
 
-def _fingerprint(x: np.ndarray) -> np.int64:
+def _write(name: str, values: dict) -> Path:
+    STORED.mkdir(exist_ok=True)
+    path = STORED / name
+    path.write_text(json.dumps(values, indent=0) + "\n")
+    return path
+
+
+def _to_text(x: np.ndarray) -> dict:
+    """Nine digits give every float32 back exactly; one line a row of the last axis keeps diffs readable."""
+    rows = x.reshape(-1, x.shape[-1])
+    return {"shape": list(x.shape), "rows": [" ".join(f"{value:.9g}" for value in row) for row in rows]}
+
+
+def _from_text(stored: dict) -> np.ndarray:
+    values = [np.float32(value) for row in stored["rows"] for value in row.split()]
+    return np.array(values, np.float32).reshape(stored["shape"])
+
+
+def _fingerprint(x: np.ndarray) -> int:
     """Changes with any pixel: the bits of `x`, each times an odd number of its own."""
     bits = np.ascontiguousarray(x).view(np.int32).ravel().astype(np.int64)
-    return np.int64((bits * (2 * np.arange(bits.size, dtype=np.int64) + 1)).sum())
+    return int((bits * (2 * np.arange(bits.size, dtype=np.int64) + 1)).sum())
