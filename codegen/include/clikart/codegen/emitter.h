@@ -16,13 +16,13 @@ namespace clikart::codegen {
 // Why an emitter will not serve a spec. Name() is what counters and the CLI show, Describe() what a
 // person reads.
 enum class RejectReason : uint8_t {
-  kIsaTooOld,            // the CPU (or CLIKART_MAX_ISA) lacks what the emitter needs
-  kContractionKind,      // weight-only or integer contraction
+  kIsaTooOld,        // the CPU (or CLIKART_MAX_ISA) lacks what the emitter needs
+  kContractionKind,  // weight-only or integer contraction
   kDataType,
   kTooManyTaps,
   kCodeTooLarge,
-  kExecutableMemory,     // the system refuses executable memory
-  kDisabled,             // CLIKART_EMITTER says otherwise
+  kExecutableMemory,  // the system refuses executable memory
+  kDisabled,          // CLIKART_EMITTER says otherwise
 };
 
 struct Rejection {

@@ -30,7 +30,7 @@ struct IntegerQuant {
   const float* weight_scale = nullptr;  // [n]
   float input_scale = 1.0f;
   int32_t input_zero_point = 0;
-  float output_scale = 1.0f;            // with spec.requantize
+  float output_scale = 1.0f;  // with spec.requantize
   int32_t output_zero_point = 0;
 };
 
@@ -73,7 +73,7 @@ inline constexpr int kMaxEntries = 32;
 struct EmittedKernel {
   ir::KernelSpec spec;
   Schedule schedule;
-  std::string emitter;             // "xbyak", "llvm", "portable"
+  std::string emitter;  // "xbyak", "llvm", "portable"
   IsaLevel isa = IsaLevel::kBaseline;
   std::vector<uint8_t> code;
   std::array<int32_t, kMaxEntries> entry_offsets;  // -1: none

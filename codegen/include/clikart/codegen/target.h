@@ -12,7 +12,7 @@ namespace clikart::codegen {
 // Ordered: a level has everything that the levels before it have. Later ISAs are added here.
 enum class IsaLevel : uint8_t { kBaseline, kAvx2 };  // kAvx2: AVX2 + FMA + F16C
 
-std::string_view Name(IsaLevel level);                        // "baseline", "avx2"
+std::string_view Name(IsaLevel level);                          // "baseline", "avx2"
 absl::StatusOr<IsaLevel> ParseIsaLevel(std::string_view text);  // the error lists the levels
 
 // What CPUID and XGETBV said; injectable, so that tests can play other machines.

@@ -13,10 +13,26 @@ namespace clikart::ir {
 enum class Activation : uint8_t {
   kNone,
   // pointwise
-  kRelu, kRelu6, kLeakyRelu, kGelu, kGeluTanh, kQuickGelu, kSilu, kSigmoid, kTanh,
-  kHardswish, kHardsigmoid, kElu, kSoftplus, kMish, kRelu2,
+  kRelu,
+  kRelu6,
+  kLeakyRelu,
+  kGelu,
+  kGeluTanh,
+  kQuickGelu,
+  kSilu,
+  kSigmoid,
+  kTanh,
+  kHardswish,
+  kHardsigmoid,
+  kElu,
+  kSoftplus,
+  kMish,
+  kRelu2,
   // gated: value 0 the gate, value 1 the up projection
-  kSwiglu, kGeglu, kReglu, kSitu,
+  kSwiglu,
+  kGeglu,
+  kReglu,
+  kSitu,
 };
 
 // Every activation, in the enum's order, kNone first.

@@ -22,7 +22,7 @@ enum class ScaleType : uint8_t { kFloat32, kFloat16, kBFloat16, kE8m0, kE4m3 };
 // "fp8_e5m2" likewise; "mxfp4" = e2m1, groups of 32, e8m0 scales; "nvfp4" = e2m1, groups of 16,
 // e4m3 scales and a global one.
 struct QuantScheme {
-  int bits = 8;             // 4 or 8 here; others are refused by name when a layer is built
+  int bits = 8;  // 4 or 8 here; others are refused by name when a layer is built
   bool symmetric = true;
   int64_t group_size = -1;  // inputs a scale covers; -1: the whole row
   ScaleType scale_type = ScaleType::kFloat16;
