@@ -6,6 +6,7 @@
 
 #include <map>
 
+#include "absl/strings/str_cat.h"
 #include "clikart/runtime.h"
 
 namespace clikart {
@@ -105,7 +106,7 @@ TEST(EnvironmentTest, BadValuesNameTheVariableAndTheGoodOnes) {
     ASSERT_FALSE(environment.ok()) << bad.name << "=" << bad.value;
     EXPECT_EQ(environment.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(environment.status().message()),
-                AllOf(HasSubstr(bad.name), HasSubstr("\"" + std::string(bad.value) + "\""), HasSubstr(bad.expected)));
+                AllOf(HasSubstr(bad.name), HasSubstr(absl::StrCat("\"", bad.value, "\"")), HasSubstr(bad.expected)));
   }
 }
 
