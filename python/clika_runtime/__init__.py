@@ -26,7 +26,6 @@ from ._core import (
     Tensor,
     WarmupReport,
     bfloat16,
-    concat,
     cpu_info,
     dtype,
     float16,
@@ -35,11 +34,11 @@ from ._core import (
     int8,
     int32,
     set_num_threads,
-    split_with_sizes,
     uint8,
 )
 from ._core import DispatchCount as count_dispatches
 from ._core import __version__ as __version__
+from ._tensors import concat, split_with_sizes
 from ._warmup import warmup
 
 for _public in (

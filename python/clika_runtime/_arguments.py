@@ -37,6 +37,11 @@ class Activation(str, enum.Enum):
     def __str__(self) -> str:
         return self.value
 
+    @classmethod
+    def _missing_(cls, value: object) -> Activation | None:
+        """`swish` by value too: an alias is only found by its name."""
+        return cls.silu if value == "swish" else None
+
 
 ActivationLike = Union[Activation, str, None]  # noqa: UP007 (a value too, not only an annotation)
 

@@ -69,6 +69,22 @@ py::dict StateDictOf(Module& module, const std::string& prefix) {
 
 }  // namespace
 
+namespace {
+
+// A parameter of one value may be a plain number: an int is one of int32 (zero points), a float one of float32.
+Tensor ToParameter(const py::handle& value) {
+  if (!PyLong_CheckExact(value.ptr())) return ToTensor(value);
+  const long long number = PyLong_AsLongLong(value.ptr());
+  if (PyErr_Occurred() != nullptr || number != static_cast<int32_t>(number)) {
+    PyErr_Clear();
+    RaiseTypeError("the integer does not fit in int32");
+  }
+  const auto narrow = static_cast<int32_t>(number);
+  return Unwrap(Tensor::FromVector<int32_t>({}, DType::kInt32, std::span(&narrow, 1)));
+}
+
+}  // namespace
+
 StateDict ToStateDict(const py::object& mapping) {
   if (!py::hasattr(mapping, "items"))
     RaiseTypeError("a state dict maps names to tensors; got a " + TypeNameOf(mapping));
@@ -80,7 +96,7 @@ StateDict ToStateDict(const py::object& mapping) {
       RaiseTypeError("the names of a state dict are strings; got a " + TypeNameOf(pair[0]));
     auto name = py::cast<std::string>(pair[0]);
     try {
-      state.emplace_back(name, ToTensor(pair[1]));
+      state.emplace_back(name, ToParameter(pair[1]));
     } catch (py::error_already_set& error) {
       // A value that cannot be loaded is the load's error, like a wrong shape, and names its entry.
       if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_BufferError)) throw;

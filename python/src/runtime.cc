@@ -3,6 +3,7 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -159,7 +160,9 @@ void BindRuntime(py::module_& m) {
       .def_readonly("compiled", &WarmupReport::compiled, "Kernels that were new.")
       .def_readonly("seconds", &WarmupReport::seconds)
       .def("__repr__", [](const WarmupReport& report) {
-        return "WarmupReport(items=" + std::to_string(report.items.size()) +
+        const auto failed = std::count_if(report.items.begin(), report.items.end(),
+                                          [](const WarmupItem& item) { return !item.status.ok(); });
+        return "WarmupReport(items=" + std::to_string(report.items.size()) + ", failed=" + std::to_string(failed) +
                ", compiled=" + std::to_string(report.compiled) + ", seconds=" + std::to_string(report.seconds) + ")";
       });
   m.def("warmup", &WarmupWith);

@@ -1,5 +1,7 @@
 """Corners of groups and formulas that only particular values reach."""
 
+import inspect
+
 import clika_runtime as cr
 import numpy as np
 import pytest
@@ -74,3 +76,24 @@ def test_int8_codes_stay_within_127_where_the_scale_is_subnormal():
     layer.bind(weight=np.ones((1, 1), np.int8), weight_scale=np.ones((1, 1), np.float32))
     same_bits(layer(np.full((1, 1), 190 * unit)), np.full((1, 1), 127 * unit))
     same_bits(layer(np.full((1, 1), -190 * unit)), np.full((1, 1), -127 * unit))
+
+
+def test_plain_numbers_bind_the_one_value_parameters_of_a_qlinear():
+    layer = nn.QLinear(2, 1, bias=False)
+    layer.bind(
+        weight=np.array([[1, 2]], np.int8), weight_scale=np.ones(1, np.float32), input_scale=0.5, input_zero_point=3
+    )
+    assert layer(np.array([[5, 4]], np.uint8)).numpy().tolist() == [[0.5 * (2 * 1 + 1 * 2)]]
+    with pytest.raises(cr.ClikaRTError, match=r"input_zero_point.*int32"):
+        layer.bind(input_zero_point=2**40)
+
+
+def test_an_alias_of_an_activation_is_found_by_its_value():
+    assert nn.Activation("swish") is nn.Activation.silu
+    with pytest.raises(ValueError, match="swash"):
+        nn.Activation("swash")
+
+
+def test_the_tensor_functions_show_their_signatures():
+    assert list(inspect.signature(cr.split_with_sizes).parameters) == ["x", "sizes", "dim"]
+    assert inspect.signature(cr.concat).parameters["dim"].default == -1
