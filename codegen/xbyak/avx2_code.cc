@@ -40,6 +40,7 @@ Xbyak::Address Avx2Code::Constant(uint32_t bits) {
 }
 
 size_t Avx2Code::Finish() {
+  instruction_bytes_ = static_cast<int64_t>(getSize());
   align(32);
   for (auto& [bits, label] : constants_) {
     L(label);

@@ -34,6 +34,8 @@ class Avx2Code : private Xbyak::CodeGenerator {
   // Writes the constants and answers the size of the whole, or 0 where the buffer did not hold it or
   // something could not be encoded.
   size_t Finish();
+  // Of the whole, after Finish: where the constants begin.
+  int64_t instruction_bytes() const { return instruction_bytes_; }
 
  private:
   using Ymm = Xbyak::Ymm;
@@ -76,6 +78,7 @@ class Avx2Code : private Xbyak::CodeGenerator {
   void TranslateFma(const Step& step);
 
   bool out_of_registers_ = false;
+  int64_t instruction_bytes_ = 0;
   int vectors_taken_ = 0;
   int pointers_taken_ = 0;
   std::vector<std::pair<uint32_t, Label>> constants_;

@@ -80,6 +80,7 @@ std::variant<EmittedKernel, Rejection> XbyakFloatEmitter::Emit(const ir::KernelS
     return Rejection{RejectReason::kCodeTooLarge, absl::StrCat("the code does not fit ", kCodeBytes, " bytes")};
   }
   kernel.code.assign(buffer.begin(), buffer.begin() + size);
+  kernel.instruction_bytes = code.instruction_bytes();
   return kernel;
 }
 

@@ -75,7 +75,8 @@ struct EmittedKernel {
   Schedule schedule;
   std::string emitter;  // "xbyak", "llvm", "portable"
   IsaLevel isa = IsaLevel::kBaseline;
-  std::vector<uint8_t> code;
+  std::vector<uint8_t> code;                       // instructions, then the constants that they read
+  int64_t instruction_bytes = 0;                   // of `code`: what a disassembler may read
   std::array<int32_t, kMaxEntries> entry_offsets;  // -1: none
   TileFunction run = nullptr;
 };
