@@ -155,7 +155,8 @@ TEST(PortableWeightOnlyTest, C027_RaggedLastGroup) {
     const std::vector<float> y = RunQuant(OneHot(spec, part));
     for (int64_t i = 0; i < k; ++i) {
       for (int64_t n = 0; n < 3; ++n) {
-        const auto scale = static_cast<float>(1 + 9 * (n * groups + i / g));
+        const int64_t group = n * groups + i / g;
+        const auto scale = static_cast<float>(1 + 9 * group);
         EXPECT_EQ(y[static_cast<size_t>(i * 3 + n)],
                   scale * static_cast<float>(part.codes[static_cast<size_t>(n * k + i)] - 8));
       }

@@ -19,7 +19,7 @@ float Apply(const Step& step, float a, float b, float c) {
   program.instructions.push_back({step.op, 0, 1, 2, step.imm});
   program.result = 3;
   const float* const inputs[3] = {&a, &b, &c};
-  float result;
+  float result = 0;
   ir::EvaluateLanes(program, inputs, 1, &result);
   return result;
 }
@@ -28,6 +28,7 @@ float Apply(const Step& step, float a, float b, float c) {
 float Play(const RegisterPlan& plan, int registers, const float* inputs, int input_count) {
   std::vector<float> file(registers, std::numeric_limits<float>::signaling_NaN());
   std::vector<float> slots(plan.slots);
+  // NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): every caller gives as many as its program reads
   for (int i = 0; i < input_count; ++i) file[i] = inputs[i];
   const auto read = [&](const Operand& operand) {
     switch (operand.kind) {

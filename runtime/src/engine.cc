@@ -45,7 +45,7 @@ std::vector<std::shared_ptr<const Kernel>> KernelSet::Compiled() const {
   return kernels;
 }
 
-Engine::Engine(ir::KernelSpec base) : kernels_(std::move(base)) {
+Engine::Engine(const ir::KernelSpec& base) : kernels_(base) {
   const ir::KernelSpec& spec = kernels_.base();
   layout_ = {.n = spec.n, .depth = spec.depth(), .dtype = spec.w, .gated = spec.gated()};
   panels_ = layout_.Panels();
@@ -95,7 +95,7 @@ KernelSet& Engine::KernelsFor(ir::Activation activation) {
   }
   ir::KernelSpec base = spec();
   base.activation = activation;
-  others_.push_back(std::make_unique<KernelSet>(std::move(base)));
+  others_.push_back(std::make_unique<KernelSet>(base));
   return *others_.back();
 }
 

@@ -26,7 +26,7 @@ namespace clikart {
 class KernelSet {
  public:
   // `base` with its x and y left open. Integer contractions give y as kFloat32 or, requantized, as x.
-  explicit KernelSet(ir::KernelSpec base) : base_(std::move(base)) {}
+  explicit KernelSet(const ir::KernelSpec& base) : base_(base) {}
   ~KernelSet();
   KernelSet(const KernelSet&) = delete;
   KernelSet& operator=(const KernelSet&) = delete;
@@ -62,7 +62,7 @@ class KernelSet {
 // by side for a grouped convolution, else one.
 class Engine {
  public:
-  explicit Engine(ir::KernelSpec base);
+  explicit Engine(const ir::KernelSpec& base);
 
   // Float weights into panels, in parallel. `slices` holds the rows of each slice.
   absl::Status Pack(std::span<const std::vector<WeightRows>> slices);

@@ -73,7 +73,7 @@ std::vector<GroupReason> ReasonsAgainst(std::span<const FusePart> parts) {
 absl::StatusOr<FuseResult> BuildFused(std::span<const FusePart> parts, const GroupCore::Traits& traits) {
   ir::KernelSpec spec = parts[0].body->SpecFor(parts[0].state->tensors, traits.activation);
   spec.n = traits.width;
-  auto engine = std::make_shared<Engine>(std::move(spec));
+  auto engine = std::make_shared<Engine>(spec);
   std::vector<std::vector<WeightRows>> slices(1);
   for (const FusePart& part : parts) {
     const auto& body = static_cast<const ConvBody&>(*part.body);

@@ -117,7 +117,7 @@ KernelOr KernelCache::Impl::GetOrCompile(const ir::KernelSpec& spec) {
 }
 
 KernelOr KernelCache::Impl::Compile(const ir::KernelSpec& spec) {
-  if (const absl::Status status = spec.Verify(); !status.ok()) return status;
+  if (absl::Status status = spec.Verify(); !status.ok()) return status;
   const auto start = std::chrono::steady_clock::now();
   std::vector<Rejection> rejections_before;
   bool fell_back = false;
@@ -170,7 +170,7 @@ std::variant<std::shared_ptr<Kernel>, Rejection> KernelCache::Impl::TryEmitter(c
   kernel->emitter = emitted.emitter;
   kernel->isa = emitted.isa;
   kernel->signature = absl::StrCat(spec.ToString(), "@", Text(codegen::Name(emitted.isa)), "/", emitted.emitter);
-  kernel->image.spec = std::move(emitted.spec);
+  kernel->image.spec = emitted.spec;
   kernel->image.schedule = emitted.schedule;
   kernel->image.run = emitted.run;
   return kernel;

@@ -12,7 +12,6 @@ using ::testing::HasSubstr;
 using testing::MakeLinear;
 using testing::Random;
 using testing::SameBits;
-using testing::ToFloats;
 using testing::Value;
 
 using Layers = std::vector<std::shared_ptr<Layer>>;

@@ -9,7 +9,6 @@ using ::testing::ElementsAre;
 using testing::Floats;
 using ::testing::HasSubstr;
 using testing::MakeLinear;
-using ::testing::Not;
 using testing::Random;
 using testing::SameBits;
 using testing::ToFloats;

@@ -10,7 +10,6 @@ namespace clikart {
 namespace {
 
 using testing::Bytes;
-using ::testing::ElementsAre;
 using testing::Floats;
 using ::testing::HasSubstr;
 using testing::Random;
