@@ -36,7 +36,7 @@ class FakeEmitter : public Emitter {
                                               const codegen::Target& target) const override {
     emitted.fetch_add(1);
     std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms.load()));
-    if (rejects) return Rejection{RejectReason::kTooManyTaps, "found 9 taps, expected 1"};
+    if (rejects) return Rejection{RejectReason::kDataType, "found f16, expected f32"};
     EmittedKernel kernel;
     kernel.spec = spec;
     kernel.emitter = name_;
@@ -126,10 +126,10 @@ TEST_F(KernelCacheTest, RejectionFallsBackAndIsCountedAndLoggedOnce) {
   EXPECT_EQ(kernel->emitter, "slow");
   EXPECT_EQ(kernel->code, nullptr);
   ASSERT_EQ(kernel->rejections.size(), 1u);
-  EXPECT_EQ(kernel->rejections[0].reason, RejectReason::kTooManyTaps);
-  EXPECT_THAT(cache.Stats().rejections, ElementsAre(Pair("too_many_taps", 2)));
+  EXPECT_EQ(kernel->rejections[0].reason, RejectReason::kDataType);
+  EXPECT_THAT(cache.Stats().rejections, ElementsAre(Pair("data_type", 2)));
   cache.CountRejection("mixed_inputs");
-  EXPECT_THAT(cache.Stats().rejections, ElementsAre(Pair("mixed_inputs", 1), Pair("too_many_taps", 2)));
+  EXPECT_THAT(cache.Stats().rejections, ElementsAre(Pair("data_type", 2), Pair("mixed_inputs", 1)));
 }
 
 TEST_F(KernelCacheTest, StrictMakesAFallbackAnError) {
@@ -140,7 +140,7 @@ TEST_F(KernelCacheTest, StrictMakesAFallbackAnError) {
   const absl::Status status = cache.GetOrCompile(Spec(16)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("CLIKART_STRICT"), HasSubstr("too_many_taps"), HasSubstr("found 9 taps, expected 1")));
+              AllOf(HasSubstr("CLIKART_STRICT"), HasSubstr("data_type"), HasSubstr("found f16, expected f32")));
   // Who asked for the last emitter by name gets it.
   options.emitter = "slow";
   KernelCache chosen(options);

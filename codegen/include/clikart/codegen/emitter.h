@@ -19,7 +19,6 @@ enum class RejectReason : uint8_t {
   kIsaTooOld,        // the CPU (or CLIKART_MAX_ISA) lacks what the emitter needs
   kContractionKind,  // weight-only or integer contraction
   kDataType,
-  kTooManyTaps,
   kCodeTooLarge,
   kExecutableMemory,  // the system refuses executable memory
   kDisabled,          // CLIKART_EMITTER says otherwise
