@@ -44,11 +44,10 @@ std::vector<uint32_t> Bits(const std::vector<float>& values) {
 
 void ExpectWordByWord(const QuantProblem& problem) {
   const std::vector<uint32_t> wanted = Bits(WordByWord(problem));
-  for (auto isa : {IsaLevel::kBaseline, IsaLevel::kAvx2}) {
-    if (Detect(CpuidRecord::Host(), isa).isa != isa) continue;
+  for (const EmittedKernel& kernel : RunnableKernels(PortableEmitter(), problem.spec)) {
     for (auto edge : {GuardedBuffer::Edge::kEnd, GuardedBuffer::Edge::kStart}) {
-      ASSERT_EQ(Bits(RunQuant(problem, {.isa = isa, .edge = edge})), wanted) << problem.spec.ToString();
-      ASSERT_EQ(Bits(RunQuant(problem, {.isa = isa, .edge = edge, .tile_rows = 2, .tile_panels = 1})), wanted)
+      ASSERT_EQ(Bits(RunQuant(problem, {.kernel = &kernel, .edge = edge})), wanted) << problem.spec.ToString();
+      ASSERT_EQ(Bits(RunQuant(problem, {.kernel = &kernel, .edge = edge, .tile_rows = 2, .tile_panels = 1})), wanted)
           << "in small tiles: " << problem.spec.ToString();
     }
   }

@@ -43,7 +43,7 @@ QuantProblem RandomQuantProblem(const ir::KernelSpec& spec, int64_t rows, std::v
                                 uint64_t seed);
 
 struct QuantLaunch {
-  IsaLevel isa = IsaLevel::kBaseline;
+  const EmittedKernel* kernel = nullptr;  // null: the portable emitter's for the baseline
   GuardedBuffer::Edge edge = GuardedBuffer::Edge::kEnd;
   int64_t tile_rows = 1000, tile_panels = 1000;
 };

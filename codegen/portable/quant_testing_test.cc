@@ -233,9 +233,10 @@ QuantProblem RandomQuantProblem(const ir::KernelSpec& spec, int64_t rows, std::v
 }
 
 std::vector<float> RunQuant(const QuantProblem& problem, const QuantLaunch& launch) {
-  const auto [isa, edge, tile_rows, tile_panels] = launch;
+  const auto [emitted, edge, tile_rows, tile_panels] = launch;
   const ir::KernelSpec& spec = problem.spec;
-  const LoadedKernel kernel(std::get<EmittedKernel>(PortableEmitter().Emit(spec, Target{isa})));
+  const LoadedKernel kernel(emitted != nullptr ? *emitted
+                                               : std::get<EmittedKernel>(PortableEmitter().Emit(spec, Target{})));
   const auto x_size = static_cast<int64_t>(ir::SizeOf(spec.x)), y_size = static_cast<int64_t>(ir::SizeOf(spec.y));
   const int64_t x_stride = (spec.k + 1) * x_size, y_stride = (spec.outputs() + 3) * y_size;
   if (problem.rows == 0) return {};
@@ -271,6 +272,9 @@ std::vector<float> RunQuant(const QuantProblem& problem, const QuantLaunch& laun
   integer.output_scale = problem.output_scale;
   integer.output_zero_point = problem.output_zero_point;
   GuardedBuffer y(static_cast<size_t>((problem.rows - 1) * y_stride + spec.outputs() * y_size), edge);
+  const int64_t scratch_bytes = ScratchBytes(spec, kernel.image().schedule, std::min(tile_rows, problem.rows),
+                                             std::min(tile_panels, layout.Panels()));
+  GuardedBuffer scratch(static_cast<size_t>((scratch_bytes + 63) / 64 * 64), edge);
   constexpr std::byte kCanary{0xa5};
   std::fill_n(y.data(), y.bytes(), kCanary);
   for (int64_t row = 0; row < problem.rows; row += tile_rows) {
@@ -286,6 +290,7 @@ std::vector<float> RunQuant(const QuantProblem& problem, const QuantLaunch& laun
       args.bias = problem.bias.empty() ? nullptr : bias->as<float>();
       args.y = y.data() + row * y_stride;
       args.y_stride = y_stride;
+      args.scratch = scratch.data();
       kernel.Run(args);
     }
   }

@@ -7,10 +7,20 @@
 #include <span>
 #include <vector>
 
+#include "clikart/codegen/emitter.h"
 #include "clikart/codegen/kernel.h"
+#include "clikart/codegen/target.h"
 #include "clikart/ir/kernel_spec.h"
 
 namespace clikart::codegen {
+
+// What this CPU and system can execute, cut off at each level in turn: lowest first, no two alike. So the
+// same test covers more where there is more, in an emulator too.
+std::vector<Target> RunnableTargets();
+
+// Every different kernel that the emitter makes of `spec` for these targets; none where they are all too
+// old for it. Any other rejection fails the current test.
+std::vector<EmittedKernel> RunnableKernels(const Emitter& emitter, const ir::KernelSpec& spec);
 
 // `bytes` of memory that touch a guard page at their end or at their start.
 class GuardedBuffer {

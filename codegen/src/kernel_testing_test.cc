@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +23,33 @@ size_t RoundToPages(size_t bytes) {
 }
 
 }  // namespace
+
+std::vector<Target> RunnableTargets() {
+  const CpuidRecord cpuid = CpuidRecord::Host();
+  std::vector<Target> targets;
+  for (const IsaLevel level : AllIsaLevels()) {
+    const Target target = Detect(cpuid, level);
+    if (targets.empty() || !(targets.back() == target)) targets.push_back(target);
+  }
+  return targets;
+}
+
+std::vector<EmittedKernel> RunnableKernels(const Emitter& emitter, const ir::KernelSpec& spec) {
+  std::vector<EmittedKernel> kernels;
+  for (const Target& target : RunnableTargets()) {
+    auto emitted = emitter.Emit(spec, target);
+    if (const auto* rejection = std::get_if<Rejection>(&emitted)) {
+      EXPECT_EQ(rejection->reason, RejectReason::kIsaTooOld) << rejection->detail << ": " << spec.ToString();
+      continue;
+    }
+    auto& kernel = std::get<EmittedKernel>(emitted);
+    const auto same = [&](const EmittedKernel& other) {
+      return other.code == kernel.code && other.run == kernel.run && other.schedule == kernel.schedule;
+    };
+    if (std::none_of(kernels.begin(), kernels.end(), same)) kernels.push_back(std::move(kernel));
+  }
+  return kernels;
+}
 
 GuardedBuffer::GuardedBuffer(size_t bytes, Edge edge) : bytes_(bytes) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));

@@ -38,6 +38,8 @@ bool HasAvx2(const CpuidRecord& cpuid) {
 
 }  // namespace
 
+std::span<const IsaLevel> AllIsaLevels() { return kLevels; }
+
 std::string_view Name(IsaLevel level) {
   switch (level) {
     case IsaLevel::kBaseline:

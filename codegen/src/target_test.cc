@@ -36,7 +36,7 @@ TEST(Target, NeedsEveryFeatureAndTheSystemsConsent) {
 TEST(Target, StaysBelowTheCap) { EXPECT_EQ(Detect(Avx2Machine(), IsaLevel::kBaseline).isa, IsaLevel::kBaseline); }
 
 TEST(Target, NamesParseBack) {
-  for (const IsaLevel level : {IsaLevel::kBaseline, IsaLevel::kAvx2}) {
+  for (const IsaLevel level : AllIsaLevels()) {
     const auto parsed = ParseIsaLevel(Name(level));
     ASSERT_TRUE(parsed.ok());
     EXPECT_EQ(*parsed, level);

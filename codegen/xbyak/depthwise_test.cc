@@ -31,15 +31,22 @@ KernelSpec Spec(int64_t channels, int64_t taps) {
 class DepthwiseTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (Detect(CpuidRecord::Host(), IsaLevel::kAvx2).isa < IsaLevel::kAvx2) GTEST_SKIP() << "this CPU has no AVX2";
+    if (RunnableKernels(XbyakEmitter(), Spec(1, 1)).empty()) GTEST_SKIP() << "this CPU has no AVX2";
   }
 
   // In one tile, and in tiles of other sizes, which start within the channels.
   static void Check(const KernelSpec& spec, std::initializer_list<int64_t> row_counts, Values values, uint64_t seed) {
     ASSERT_TRUE(spec.Verify().ok()) << spec.Verify();
-    auto emitted = XbyakEmitter().Emit(spec, Target{IsaLevel::kAvx2});
-    ASSERT_TRUE(std::holds_alternative<EmittedKernel>(emitted)) << std::get<Rejection>(emitted).detail;
-    const LoadedKernel kernel(std::get<EmittedKernel>(emitted));
+    for (const EmittedKernel& kernel : RunnableKernels(XbyakEmitter(), spec)) {
+      CheckKernel(kernel, row_counts, values, seed);
+      if (HasFatalFailure()) return;
+    }
+  }
+
+  static void CheckKernel(const EmittedKernel& emitted, std::initializer_list<int64_t> row_counts, Values values,
+                          uint64_t seed) {
+    const KernelSpec& spec = emitted.spec;
+    const LoadedKernel kernel(emitted);
     const int64_t panels = ir::PanelLayout{spec.n, spec.depth(), spec.w}.Panels();
     for (const int64_t rows : row_counts) {
       const Problem problem = RandomProblem(spec, rows, values, seed + static_cast<uint64_t>(rows));
@@ -49,8 +56,8 @@ class DepthwiseTest : public ::testing::Test {
           const auto got =
               RunGuarded(kernel, problem, edge, std::max<int64_t>(1, tile_rows), std::max<int64_t>(1, tile_panels));
           const int64_t at = FirstDifference(spec.y, got, wanted);
-          ASSERT_EQ(at, -1) << "rows " << rows << " of " << spec.ToString() << ": row " << at / spec.outputs()
-                            << " column " << at % spec.outputs();
+          ASSERT_EQ(at, -1) << Name(emitted.isa) << ", rows " << rows << " of " << spec.ToString() << ": row "
+                            << at / spec.outputs() << " column " << at % spec.outputs();
         }
       }
     }

@@ -28,10 +28,17 @@ EmittedKernel EmitOrDie(const KernelSpec& spec) {
   return std::get<EmittedKernel>(std::move(emitted));
 }
 
+KernelSpec Dense(int64_t n, int64_t k) {
+  KernelSpec spec;
+  spec.n = n;
+  spec.k = k;
+  return spec;
+}
+
 class XbyakEmitterTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (Detect(CpuidRecord::Host(), IsaLevel::kAvx2).isa < IsaLevel::kAvx2) GTEST_SKIP() << "this CPU has no AVX2";
+    if (RunnableKernels(XbyakEmitter(), Dense(1, 1)).empty()) GTEST_SKIP() << "this CPU has no AVX2";
   }
 
   void Check(const EmittedKernel& emitted, const LoadedKernel& kernel, int64_t rows, Values values, uint64_t seed) {
@@ -46,36 +53,31 @@ class XbyakEmitterTest : public ::testing::Test {
       const int64_t tile_panels = split ? std::max<int64_t>(1, all_panels / 2) : std::max<int64_t>(1, all_panels);
       const auto got = RunGuarded(kernel, problem, edge, tile_rows, tile_panels);
       const int64_t at = FirstDifference(spec.y, got, wanted);
-      ASSERT_EQ(at, -1) << "rows " << rows << " of " << Text(spec) << ": row " << at / spec.outputs() << " column "
-                        << at % spec.outputs();
+      ASSERT_EQ(at, -1) << Name(emitted.isa) << ", rows " << rows << " of " << Text(spec) << ": row "
+                        << at / spec.outputs() << " column " << at % spec.outputs();
     }
   }
 
   void CheckSpec(const KernelSpec& spec, std::initializer_list<int64_t> row_counts, Values values, uint64_t seed) {
-    const EmittedKernel emitted = EmitOrDie(spec);
-    const LoadedKernel kernel(emitted);
-    for (const int64_t rows : row_counts) {
-      Check(emitted, kernel, rows, values, seed + rows);
-      if (HasFatalFailure()) return;
+    for (const EmittedKernel& emitted : RunnableKernels(XbyakEmitter(), spec)) {
+      const LoadedKernel kernel(emitted);
+      for (const int64_t rows : row_counts) {
+        Check(emitted, kernel, rows, values, seed + rows);
+        if (HasFatalFailure()) return;
+      }
     }
   }
 
   static std::string Text(const KernelSpec& spec) { return spec.ToString(); }
 };
 
-KernelSpec Dense(int64_t n, int64_t k) {
-  KernelSpec spec;
-  spec.n = n;
-  spec.k = k;
-  return spec;
-}
-
 TEST_F(XbyakEmitterTest, EveryRowCountAndWidth) {
-  const EmittedKernel emitted = EmitOrDie(Dense(37, 19));
-  const LoadedKernel kernel(emitted);
-  for (int64_t rows = 0; rows <= 70; ++rows) {
-    Check(emitted, kernel, rows, Values::kOrdinary, rows);
-    if (HasFatalFailure()) return;
+  for (const EmittedKernel& emitted : RunnableKernels(XbyakEmitter(), Dense(37, 19))) {
+    const LoadedKernel kernel(emitted);
+    for (int64_t rows = 0; rows <= 70; ++rows) {
+      Check(emitted, kernel, rows, Values::kOrdinary, rows);
+      if (HasFatalFailure()) return;
+    }
   }
   for (int64_t n = 0; n <= 70; ++n) {
     CheckSpec(Dense(n, 5), {1, 2, 3, 13}, Values::kOrdinary, n);
@@ -163,9 +165,10 @@ TEST_F(XbyakEmitterTest, RoundsAnyBits) {
                                      0x00000001, 0x807fffff, 0x3f808000, 0x3f818000, 0x00008000, 0x00018000, 0x33000000,
                                      0x33000001, 0x477fefff, 0x477ff000, 0x387fe000, 0x38002000, 0x80000000};
     for (size_t i = 0; i < std::size(kSpecial); ++i) problem.bias[i] = std::bit_cast<float>(kSpecial[i]);
-    const LoadedKernel kernel(EmitOrDie(spec));
-    const auto got = RunGuarded(kernel, problem, GuardedBuffer::Edge::kEnd, 2, 1000);
-    EXPECT_EQ(FirstDifference(y, got, Reference(problem)), -1) << ir::Name(y);
+    for (const EmittedKernel& emitted : RunnableKernels(XbyakEmitter(), spec)) {
+      const auto got = RunGuarded(LoadedKernel(emitted), problem, GuardedBuffer::Edge::kEnd, 2, 1000);
+      EXPECT_EQ(FirstDifference(y, got, Reference(problem)), -1) << ir::Name(y) << " on " << Name(emitted.isa);
+    }
   }
 }
 

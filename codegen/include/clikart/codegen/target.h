@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,7 @@ namespace clikart::codegen {
 // Ordered: a level has everything that the levels before it have. Later ISAs are added here.
 enum class IsaLevel : uint8_t { kBaseline, kAvx2 };  // kAvx2: AVX2 + FMA + F16C
 
+std::span<const IsaLevel> AllIsaLevels();                       // lowest first
 std::string_view Name(IsaLevel level);                          // "baseline", "avx2"
 absl::StatusOr<IsaLevel> ParseIsaLevel(std::string_view text);  // the error lists the levels
 
