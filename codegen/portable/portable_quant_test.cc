@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "portable_emitter.h"
 #include "quant_testing.h"
 
 namespace clikart::codegen {
