@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "../src/quant_testing.h"
 #include "portable_emitter.h"
-#include "quant_testing.h"
 
 namespace clikart::codegen {
 namespace {

@@ -10,8 +10,8 @@
 #include <random>
 #include <variant>
 
+#include "../portable/portable_emitter.h"
 #include "clikart/ir/panel_layout.h"
-#include "portable_emitter.h"
 
 namespace clikart::codegen {
 namespace {

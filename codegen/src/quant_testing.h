@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "../src/kernel_testing.h"
 #include "clikart/codegen/kernel.h"
+#include "kernel_testing.h"
 
 namespace clikart::codegen {
 

@@ -1,0 +1,293 @@
+#include "kernel_testing.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+
+#include "clikart/ir/panel_layout.h"
+#include "gtest/gtest.h"
+
+namespace clikart::codegen {
+
+namespace {
+
+size_t RoundToPages(size_t bytes) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return (bytes + page - 1) / page * page;
+}
+
+}  // namespace
+
+std::vector<Target> RunnableTargets() {
+  const CpuidRecord cpuid = CpuidRecord::Host();
+  std::vector<Target> targets;
+  for (const IsaLevel level : AllIsaLevels()) {
+    const Target target = Detect(cpuid, level);
+    if (targets.empty() || !(targets.back() == target)) targets.push_back(target);
+  }
+  return targets;
+}
+
+std::vector<EmittedKernel> RunnableKernels(const Emitter& emitter, const ir::KernelSpec& spec) {
+  std::vector<EmittedKernel> kernels;
+  for (const Target& target : RunnableTargets()) {
+    auto emitted = emitter.Emit(spec, target);
+    if (const auto* rejection = std::get_if<Rejection>(&emitted)) {
+      EXPECT_EQ(rejection->reason, RejectReason::kIsaTooOld) << rejection->detail << ": " << spec.ToString();
+      continue;
+    }
+    auto& kernel = std::get<EmittedKernel>(emitted);
+    const auto same = [&](const EmittedKernel& other) {
+      return other.code == kernel.code && other.run == kernel.run && other.schedule == kernel.schedule;
+    };
+    if (std::none_of(kernels.begin(), kernels.end(), same)) kernels.push_back(std::move(kernel));
+  }
+  return kernels;
+}
+
+GuardedBuffer::GuardedBuffer(size_t bytes, Edge edge) : bytes_(bytes) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t inside = RoundToPages(bytes);
+  mapped_ = inside + 2 * page;
+  void* const mapping = mmap(nullptr, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) std::abort();
+  mapping_ = static_cast<std::byte*>(mapping);
+  if (inside > 0 && mprotect(mapping_ + page, inside, PROT_READ | PROT_WRITE) != 0) std::abort();
+  data_ = mapping_ + page + (edge == Edge::kEnd ? inside - bytes : 0);
+}
+
+GuardedBuffer::~GuardedBuffer() { munmap(mapping_, mapped_); }
+
+LoadedKernel::LoadedKernel(const EmittedKernel& kernel) {
+  image_.spec = kernel.spec;
+  image_.schedule = kernel.schedule;
+  image_.run = kernel.run;
+  if (kernel.code.empty()) return;
+  mapped_ = RoundToPages(kernel.code.size());
+  mapping_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping_ == MAP_FAILED) std::abort();
+  std::memcpy(mapping_, kernel.code.data(), kernel.code.size());
+  if (mprotect(mapping_, mapped_, PROT_READ | PROT_EXEC) != 0) std::abort();
+  for (int i = 0; i < kMaxEntries; ++i) {
+    if (kernel.entry_offsets[i] >= 0) {
+      image_.entries[i] = static_cast<const std::byte*>(mapping_) + kernel.entry_offsets[i];
+    }
+  }
+}
+
+LoadedKernel::~LoadedKernel() {
+  if (mapping_ != nullptr) munmap(mapping_, mapped_);
+}
+
+float LoadElement(ir::DType dtype, const std::byte* from) {
+  if (dtype == ir::DType::kFloat32) {
+    float value;
+    std::memcpy(&value, from, sizeof(value));
+    return value;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, from, sizeof(bits));
+  return dtype == ir::DType::kFloat16 ? ir::HalfToFloat(bits) : ir::BFloat16ToFloat(bits);
+}
+
+void StoreElement(ir::DType dtype, float value, std::byte* to) {
+  if (dtype == ir::DType::kFloat32) {
+    std::memcpy(to, &value, sizeof(value));
+    return;
+  }
+  const uint16_t bits = dtype == ir::DType::kFloat16 ? ir::FloatToHalf(value) : ir::FloatToBFloat16(value);
+  std::memcpy(to, &bits, sizeof(bits));
+}
+
+namespace {
+
+float Exact(ir::DType dtype, float value) {
+  std::byte element[sizeof(float)];
+  StoreElement(dtype, value, element);
+  return LoadElement(dtype, element);
+}
+
+std::vector<float> RandomValues(size_t count, ir::DType dtype, Values values, std::mt19937_64& random) {
+  std::normal_distribution<float> normal;
+  std::uniform_int_distribution<int> kind(0, values == Values::kExtreme ? 200 : 20);
+  std::vector<float> result(count);
+  for (float& value : result) {
+    value = normal(random);
+    switch (kind(random)) {
+      case 0:
+        value = -0.0f;
+        break;
+      case 1:
+        value *= values == Values::kExtreme ? 0x1p-70f : 0x1p-12f;
+        break;
+      case 101:
+        value = INFINITY;
+        break;
+      case 102:
+        value = std::nanf("");
+        break;
+      case 103:
+        value *= 0x1p-133f;
+        break;
+      case 104:
+        value *= 0x1p100f;
+        break;
+      default:
+        break;
+    }
+    value = Exact(dtype, value);
+  }
+  return result;
+}
+
+}  // namespace
+
+Problem RandomProblem(const ir::KernelSpec& spec, int64_t rows, Values values, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  Problem problem;
+  problem.spec = spec;
+  problem.rows = rows;
+  const bool indirect = spec.access == ir::Access::kIndirect;
+  const int64_t pixels = indirect ? rows + 3 : rows;
+  problem.x = RandomValues(pixels * spec.channels(), spec.x, values, random);
+  if (indirect) {
+    std::uniform_int_distribution<int64_t> pixel(-1, pixels - 1);
+    problem.taps.resize(rows * spec.taps);
+    for (int64_t& tap : problem.taps) tap = pixel(random);
+  }
+  problem.weights = RandomValues(spec.n * spec.depth(), spec.w, values, random);
+  if (spec.bias != ir::BiasKind::kNone) {
+    problem.bias = RandomValues(spec.n, ir::DType::kFloat32, values, random);
+  }
+  return problem;
+}
+
+std::vector<std::byte> Reference(const Problem& problem) {
+  const ir::KernelSpec& spec = problem.spec;
+  const ir::Program& program = ir::ProgramOf(spec.activation);
+  const int64_t size = static_cast<int64_t>(ir::SizeOf(spec.y));
+  std::vector<std::byte> y(problem.rows * spec.outputs() * size);
+  const bool depthwise = spec.contraction == ir::Contraction::kDepthwise;
+  const int64_t channels = spec.channels();
+  std::vector<float> row(spec.taps * channels);
+  for (int64_t i = 0; i < problem.rows; ++i) {
+    for (int64_t tap = 0; tap < spec.taps; ++tap) {
+      const int64_t pixel = spec.access == ir::Access::kDense ? i : problem.taps[i * spec.taps + tap];
+      for (int64_t c = 0; c < channels; ++c)
+        row[tap * channels + c] = pixel < 0 ? 0.0f : problem.x[pixel * channels + c];
+    }
+    const auto contract = [&](int64_t n) {
+      const float* const weights = problem.weights.data() + n * spec.depth();
+      float sum = 0.0f;
+      for (int64_t k = 0; k < spec.depth(); ++k) {
+        sum = std::fma(depthwise ? row[k * channels + n] : row[k], weights[k], sum);
+      }
+      return problem.bias.empty() ? sum : sum + problem.bias[n];
+    };
+    for (int64_t o = 0; o < spec.outputs(); ++o) {
+      const float inputs[2] = {contract(o), spec.gated() ? contract(spec.n / 2 + o) : 0.0f};
+      StoreElement(spec.y, ir::Evaluate(program, inputs), y.data() + (i * spec.outputs() + o) * size);
+    }
+  }
+  return y;
+}
+
+std::vector<std::byte> RunGuarded(const LoadedKernel& kernel, const Problem& problem, GuardedBuffer::Edge edge,
+                                  int64_t tile_rows, int64_t tile_panels) {
+  constexpr std::byte kCanary{0xA5};
+  const ir::KernelSpec& spec = problem.spec;
+  const auto x_size = static_cast<int64_t>(ir::SizeOf(spec.x));
+  const auto y_size = static_cast<int64_t>(ir::SizeOf(spec.y));
+  const bool indirect = spec.access == ir::Access::kIndirect;
+
+  // Rows of x lie a little apart; the last one ends at the guard page.
+  const int64_t pixels = indirect ? problem.rows + 3 : problem.rows;
+  const int64_t channels = spec.channels();
+  const int64_t x_stride = (channels + 3) * x_size;
+  GuardedBuffer x(pixels > 0 ? (pixels - 1) * x_stride + channels * x_size : 0, edge);
+  std::memset(x.data(), 0xFF, x.bytes());  // NaN in the gaps
+  for (int64_t p = 0; p < pixels; ++p) {
+    for (int64_t c = 0; c < channels; ++c) {
+      StoreElement(spec.x, problem.x[p * channels + c], x.data() + p * x_stride + c * x_size);
+    }
+  }
+  GuardedBuffer offsets(problem.taps.size() * sizeof(int64_t), edge);
+  for (size_t i = 0; i < problem.taps.size(); ++i) {
+    offsets.as<int64_t>()[i] = problem.taps[i] < 0 ? kZeroTap : problem.taps[i] * x_stride;
+  }
+
+  const ir::PanelLayout layout{spec.n, spec.depth(), spec.w, spec.gated()};
+  const auto w_size = static_cast<int64_t>(ir::SizeOf(spec.w));
+  GuardedBuffer weights(layout.TotalBytes(), edge);
+  for (int64_t panel = 0; panel < layout.Panels(); ++panel) {
+    for (int64_t k = 0; k < spec.depth(); ++k) {
+      for (int64_t lane = 0; lane < ir::kPanelLanes; ++lane) {
+        const int64_t row = layout.RowOf(panel, lane);
+        StoreElement(
+            spec.w, row < 0 ? 0.0f : problem.weights[row * spec.depth() + k],
+            weights.data() + panel * layout.PanelBytes() + k * layout.StepBytes() + layout.LanePosition(lane) * w_size);
+      }
+    }
+  }
+  const bool biased = spec.bias != ir::BiasKind::kNone;
+  GuardedBuffer bias(biased ? layout.Panels() * layout.OutputsPerPanel() * sizeof(float) : 0, edge);
+  std::memset(bias.data(), 0, bias.bytes());
+  if (biased) std::memcpy(bias.data(), problem.bias.data(), problem.bias.size() * sizeof(float));
+
+  const int64_t y_stride = (spec.outputs() + 5) * y_size;
+  const int64_t y_row = spec.outputs() * y_size;
+  GuardedBuffer y(problem.rows > 0 ? (problem.rows - 1) * y_stride + y_row : 0, edge);
+  std::memset(y.data(), static_cast<int>(kCanary), y.bytes());
+
+  const KernelImage& image = kernel.image();
+  const int64_t scratch_bytes = ScratchBytes(spec, image.schedule, tile_rows, tile_panels);
+  GuardedBuffer scratch((scratch_bytes + 63) / 64 * 64, edge);
+  std::memset(scratch.data(), 0xFF, scratch.bytes());
+
+  for (int64_t row = 0; row < problem.rows; row += tile_rows) {
+    for (int64_t panel = 0; panel < layout.Panels(); panel += tile_panels) {
+      TileArgs args;
+      args.x = indirect ? x.data() : x.data() + row * x_stride;
+      args.x_stride = x_stride;
+      args.offsets = indirect ? offsets.as<int64_t>() + row * spec.taps : nullptr;
+      args.rows = std::min(tile_rows, problem.rows - row);
+      args.weights = weights.data() + panel * layout.PanelBytes();
+      args.first_panel = panel;
+      args.panels = std::min(tile_panels, layout.Panels() - panel);
+      args.bias = biased ? bias.as<float>() : nullptr;
+      args.y = y.data() + row * y_stride;
+      args.y_stride = y_stride;
+      args.scratch = scratch.data();
+      kernel.Run(args);
+    }
+  }
+
+  std::vector<std::byte> result(problem.rows * y_row);
+  for (int64_t i = 0; i < problem.rows; ++i) {
+    if (y_row > 0) std::memcpy(result.data() + i * y_row, y.data() + i * y_stride, y_row);
+    if (i + 1 == problem.rows) continue;
+    for (int64_t at = y_row; at < y_stride; ++at) {
+      EXPECT_EQ(y.data()[i * y_stride + at], kCanary) << "row " << i << " byte " << at << " of " << y_row;
+    }
+  }
+  return result;
+}
+
+int64_t FirstDifference(ir::DType dtype, std::span<const std::byte> got, std::span<const std::byte> wanted) {
+  const size_t size = ir::SizeOf(dtype);
+  if (got.size() != wanted.size()) return 0;
+  for (size_t at = 0; at < got.size(); at += size) {
+    if (std::memcmp(got.data() + at, wanted.data() + at, size) == 0) continue;
+    if (std::isnan(LoadElement(dtype, got.data() + at)) && std::isnan(LoadElement(dtype, wanted.data() + at))) continue;
+    return static_cast<int64_t>(at / size);
+  }
+  return -1;
+}
+
+}  // namespace clikart::codegen
