@@ -19,7 +19,7 @@ const std::byte* TapOfX(const ir::KernelSpec& spec, const TileArgs& args, int64_
 
 void ContractDepthwise(const RowBlock& block, Accumulators& accumulators) {
   const auto& [spec, args, ops, first, columns] = block;
-  const ir::PanelLayout layout{spec.n, spec.depth(), spec.w};
+  const ir::PanelLayout layout = ir::LayoutOf(spec);
   const int64_t rows = accumulators.rows();
   const auto element = static_cast<int64_t>(ir::SizeOf(spec.x));
   for (int64_t column = 0; column < columns.count(); column += kLanes) {
@@ -28,7 +28,7 @@ void ContractDepthwise(const RowBlock& block, Accumulators& accumulators) {
     float lanes[kRowBlock * kLanes] = {};
     for (int64_t tap = 0; tap < spec.taps; ++tap) {
       float x[kRowBlock * kLanes] = {}, w[kLanes];
-      WidenSteps(layout, weights + tap * layout.StepBytes(), 1, w);
+      WidenSteps(layout, weights, tap, 1, w);
       for (int64_t row = 0; row < rows; ++row) {
         const std::byte* const from = TapOfX(spec, args, first + row, tap);
         if (from != nullptr) Widen(spec.x, from + (columns.begin + column) * element, used, x + row * kLanes);

@@ -14,7 +14,7 @@ constexpr int64_t kSteps = 128;  // of a panel that are widened at a time
 
 void ContractFloat(const RowBlock& block, Accumulators& accumulators) {
   const auto& [spec, args, ops, first, columns] = block;
-  const ir::PanelLayout layout{spec.n, spec.depth(), spec.w, spec.gated()};
+  const ir::PanelLayout layout = ir::LayoutOf(spec);
   const int64_t rows = accumulators.rows(), depth = spec.depth(), width = layout.OutputsPerPanel();
   const std::vector<float> x = WidenRows(spec, args, first, rows);
   float steps_f32[kSteps * kLanes];
@@ -23,7 +23,7 @@ void ContractFloat(const RowBlock& block, Accumulators& accumulators) {
     const std::byte* weights = args.weights + panel * layout.PanelBytes();
     for (int64_t k = 0; k < depth; k += kSteps) {
       const int64_t steps = std::min(kSteps, depth - k);
-      WidenSteps(layout, weights + k * layout.StepBytes(), steps, steps_f32);
+      WidenSteps(layout, weights, k, steps, steps_f32);
       ops.extend_chains(x.data() + k, depth, rows, steps_f32, steps, lanes);
     }
     // A gated panel holds its gates in the first lanes and the ups of the same outputs in the others.

@@ -6,7 +6,7 @@
 namespace clikart::codegen::portable {
 
 Columns TileColumns(const ir::KernelSpec& spec, const TileArgs& args) {
-  const ir::PanelLayout layout{spec.n, spec.depth(), spec.w, spec.gated()};
+  const ir::PanelLayout layout = ir::LayoutOf(spec);
   const int64_t width = layout.OutputsPerPanel();
   const int64_t begin = std::min(args.first_panel * width, layout.outputs());
   return {begin, std::min((args.first_panel + args.panels) * width, layout.outputs())};
@@ -25,13 +25,15 @@ void Widen(ir::DType dtype, const std::byte* from, int64_t count, float* to) {
   }
 }
 
-void WidenSteps(const ir::PanelLayout& layout, const std::byte* from, int64_t steps, float* to) {
-  Widen(layout.dtype, from, steps * kLanes, to);
-  if (layout.LanePosition(1) == 1) return;
-  float in_order[kLanes];
-  for (int64_t k = 0; k < steps; ++k, to += kLanes) {
-    for (int64_t lane = 0; lane < kLanes; ++lane) in_order[lane] = to[layout.LanePosition(lane)];
-    std::memcpy(to, in_order, sizeof in_order);
+void WidenSteps(const ir::PanelLayout& layout, const std::byte* panel, int64_t first, int64_t count, float* to) {
+  const int64_t units = layout.interleave;
+  if (units == 1) return Widen(layout.dtype, panel + layout.OffsetOf(0, first), count * kLanes, to);
+  float step[kLanes * 4];
+  for (int64_t k = 0; k < count; k += units) {
+    Widen(layout.dtype, panel + layout.OffsetOf(0, first + k), kLanes * units, step);
+    for (int64_t i = 0; i < std::min(units, count - k); ++i, to += kLanes) {
+      for (int64_t lane = 0; lane < kLanes; ++lane) to[lane] = step[lane * units + i];
+    }
   }
 }
 

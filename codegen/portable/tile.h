@@ -53,8 +53,8 @@ inline const std::byte* RowOfX(const TileArgs& args, int64_t row) { return args.
 // `count` elements of any float type as f32, exactly.
 void Widen(ir::DType dtype, const std::byte* from, int64_t count, float* to);
 
-// `steps` k steps of a panel as f32 with the lanes in order.
-void WidenSteps(const ir::PanelLayout& layout, const std::byte* from, int64_t steps, float* to);
+// Depths [first, first + count) of a panel as f32, sixteen lanes each; `first` begins a packed step.
+void WidenSteps(const ir::PanelLayout& layout, const std::byte* panel, int64_t first, int64_t count, float* to);
 
 // A row block of a tile: rows [first, first + accumulators.rows()).
 struct RowBlock {

@@ -19,7 +19,7 @@ class Tile {
       : kernel_(kernel),
         args_(args),
         scratch_(kernel.spec, args.panels),
-        panel_bytes_(ir::PanelLayout{kernel.spec.n, kernel.spec.depth(), kernel.spec.w}.PanelBytes()),
+        panel_bytes_(ir::LayoutOf(kernel.spec).PanelBytes()),
         first_column_(args.first_panel * ir::kPanelLanes),
         columns_(std::min(args.panels * ir::kPanelLanes, kernel.spec.n - first_column_)),
         zeros_(args.scratch + scratch_.zeros_at()),

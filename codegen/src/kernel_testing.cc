@@ -222,16 +222,16 @@ std::vector<std::byte> RunGuarded(const LoadedKernel& kernel, const Problem& pro
     offsets.as<int64_t>()[i] = problem.taps[i] < 0 ? kZeroTap : problem.taps[i] * x_stride;
   }
 
-  const ir::PanelLayout layout{spec.n, spec.depth(), spec.w, spec.gated()};
-  const auto w_size = static_cast<int64_t>(ir::SizeOf(spec.w));
+  const ir::PanelLayout layout = ir::LayoutOf(spec);
   GuardedBuffer weights(layout.TotalBytes(), edge);
+  std::memset(weights.data(), 0, weights.bytes());
   for (int64_t panel = 0; panel < layout.Panels(); ++panel) {
     for (int64_t k = 0; k < spec.depth(); ++k) {
       for (int64_t lane = 0; lane < ir::kPanelLanes; ++lane) {
         const int64_t row = layout.RowOf(panel, lane);
-        StoreElement(
-            spec.w, row < 0 ? 0.0f : problem.weights[row * spec.depth() + k],
-            weights.data() + panel * layout.PanelBytes() + k * layout.StepBytes() + layout.LanePosition(lane) * w_size);
+        if (row < 0) continue;
+        StoreElement(spec.w, problem.weights[row * spec.depth() + k],
+                     weights.data() + panel * layout.PanelBytes() + layout.OffsetOf(lane, k));
       }
     }
   }

@@ -18,7 +18,7 @@ class Tile {
   Tile(const KernelImage& kernel, const TileArgs& args)
       : kernel_(kernel),
         args_(args),
-        layout_{kernel.spec.n, kernel.spec.depth(), kernel.spec.w, kernel.spec.gated()},
+        layout_(ir::LayoutOf(kernel.spec)),
         scratch_(kernel.spec, kernel.schedule, args.rows, args.panels) {}
 
   void Run() const {
@@ -40,6 +40,8 @@ class Tile {
     reinterpret_cast<void (*)(const Args*)>(const_cast<void*>(kernel_.entries[entry]))(&entry_args);
   }
 
+  // Of kMicroUnroll k steps, a multiple of every interleave.
+  int64_t UnrolledBytes() const { return layout_.OffsetOf(0, kMicroUnroll); }
   const std::byte* Panel(int64_t panel) const { return args_.weights + panel * layout_.PanelBytes(); }
 
   // The tile's rows from k step `first` on, as f32.
@@ -89,7 +91,7 @@ class Tile {
     micro.a_stride = a.stride;
     micro.b_stride = layout_.PanelBytes();
     micro.depth = layout_.depth;
-    micro.prefetch_step = kMicroUnroll * layout_.StepBytes();
+    micro.prefetch_step = UnrolledBytes();
     micro.c = args_.scratch + scratch_.accumulators_at();
     micro.c_stride = rows * kAccumulatorRow;
     int width = WidestPanels(rows);
@@ -124,8 +126,10 @@ class Tile {
   void MultiplyPanel(const Rows& a, int64_t panel, const DepthBlock& block) const {
     const bool widens = scratch_.widens();
     const int64_t row_blocks = (args_.rows + kRowBlock - 1) / kRowBlock;
-    const int64_t block_bytes = block.count * layout_.StepBytes();
-    const std::byte* const weights = Panel(panel) + block.first * layout_.StepBytes();
+    const int64_t block_at = layout_.OffsetOf(0, block.first);
+    const int64_t block_bytes =
+        ir::PanelLayout{.depth = block.count, .dtype = layout_.dtype, .interleave = layout_.interleave}.PanelBytes();
+    const std::byte* const weights = Panel(panel) + block_at;
     std::byte* const c = args_.scratch + scratch_.accumulators_at() + panel * scratch_.accumulator_panel_stride();
     MicroArgs micro;
     micro.a = a.data;
@@ -136,9 +140,8 @@ class Tile {
     micro.resume = block.first > 0;
     // What is read next: the row blocks share the work of asking for it.
     const bool more_panels = panel + 1 < args_.panels;
-    micro.prefetch =
-        more_panels ? weights + layout_.PanelBytes() : Panel(0) + (block.first * layout_.StepBytes() + block_bytes);
-    micro.prefetch_step = kMicroUnroll * layout_.StepBytes() / row_blocks;
+    micro.prefetch = more_panels ? weights + layout_.PanelBytes() : Panel(0) + (block_at + block_bytes);
+    micro.prefetch_step = UnrolledBytes() / row_blocks;
     for (int64_t i = 0; i < row_blocks; ++i) {
       // Blocks of nearly the same size: a small last one would wait for its own fma chains.
       const int64_t rows = args_.rows / row_blocks + (i < args_.rows % row_blocks ? 1 : 0);

@@ -10,11 +10,19 @@
 #include <vector>
 
 #include "clikart/ir/kernel_spec.h"
+#include "clikart/ir/panel_layout.h"
 #include "clikart/ir/program.h"
 #include "panel_driver.h"
 #include "register_plan.h"
 
 namespace clikart::codegen {
+
+// How the weights that a kernel reads lie in their panels.
+struct Packing {
+  ir::DType dtype = ir::DType::kFloat32;
+  int interleave = 1;                                                                       // ir/panel_layout.h
+  int DepthBytes() const { return static_cast<int>(ir::kPanelLanes * ir::SizeOf(dtype)); }  // of one k step
+};
 
 class Avx2Code : private Xbyak::CodeGenerator {
  public:
@@ -22,11 +30,11 @@ class Avx2Code : private Xbyak::CodeGenerator {
   explicit Avx2Code(std::span<uint8_t> buffer);
 
   // Each assembles one entry and answers its offset.
-  int32_t Micro(int rows, int panels, ir::DType weights);
+  int32_t Micro(int rows, int panels, const Packing& weights);
   // `lanes` of each panel, 1 to 16.
   int32_t Depthwise(ir::DType x, ir::DType weights, int lanes);
   int32_t Stage(ir::DType x, ir::Access access);
-  int32_t Widen(ir::DType weights);
+  int32_t Widen(const Packing& weights);
   // `program` stands for the spec's activation. It keeps to the first `vectors` registers (at least
   // kFewestRegisters) and spills the rest.
   int32_t Epilogue(const ir::KernelSpec& spec, const ir::Program& program, int vectors = 16);
@@ -54,8 +62,12 @@ class Avx2Code : private Xbyak::CodeGenerator {
   Address Constant(uint32_t bits);
 
   // avx2_data.cc
-  // Sixteen lanes of one k step at `from`, as f32 in `low` and `high`.
-  void DecodeStep(ir::DType weights, const RegExp& from, const Ymm& low, const Ymm& high);
+  // Brings to `aux` what DecodeStep wants there.
+  void PrepareDecode(const Packing& weights, const Ymm& aux);
+  // Sixteen lanes of k step `k` of the packed step at `from`, as f32 in `low` and `high`. `aux` is as prepared.
+  void DecodeStep(const Packing& weights, const RegExp& from, int k, const Ymm& low, const Ymm& high, const Ymm& aux);
+  // Element `k` of each of eight lanes' pairs at `from`, as f32.
+  void DecodePairs(ir::DType dtype, const RegExp& from, int k, const Ymm& to, const Ymm& aux);
   // Eight elements at `from` as f32.
   void LoadEight(ir::DType dtype, const Ymm& to, const RegExp& from);
   // The last `count & 7` elements at `from`, as f32 to `to`; both pointers move.

@@ -17,16 +17,35 @@ int Bytes(DType dtype, int elements) { return elements * static_cast<int>(ir::Si
 
 }  // namespace
 
-void Avx2Code::DecodeStep(DType weights, const RegExp& from, const Ymm& low, const Ymm& high) {
-  if (weights == DType::kBFloat16) {
-    // Lane i and lane i + 8 share a dword (ir/panel_layout.h).
-    vmovups(high, ptr[from]);
-    vpslld(low, high, 16);
-    vpand(high, high, Constant(0xffff0000));
+void Avx2Code::PrepareDecode(const Packing& weights, const Ymm& aux) {
+  if (weights.interleave > 1 && weights.dtype == DType::kBFloat16) vmovups(aux, Constant(0xffff0000));
+}
+
+void Avx2Code::DecodePairs(DType dtype, const RegExp& from, int k, const Ymm& to, const Ymm& aux) {
+  if (dtype == DType::kBFloat16) {
+    if (k == 1) return vpand(to, aux, ptr[from]);
+    vmovups(to, ptr[from]);
+    vpslld(to, to, 16);
     return;
   }
-  LoadEight(weights, low, from);
-  LoadEight(weights, high, from + Bytes(weights, kEight));
+  const Xbyak::Xmm low(to.getIdx()), rest(aux.getIdx());
+  vmovups(to, ptr[from]);
+  if (k == 0) vpslld(to, to, 16);
+  vpsrld(to, to, 16);
+  vextracti128(rest, to, 1);
+  vpackusdw(low, low, rest);
+  vcvtph2ps(to, low);
+}
+
+void Avx2Code::DecodeStep(const Packing& weights, const RegExp& from, int k, const Ymm& low, const Ymm& high,
+                          const Ymm& aux) {
+  if (weights.interleave > 1) {
+    DecodePairs(weights.dtype, from, k, low, aux);
+    DecodePairs(weights.dtype, from + kVectorBytes, k, high, aux);
+    return;
+  }
+  LoadEight(weights.dtype, low, from);
+  LoadEight(weights.dtype, high, from + Bytes(weights.dtype, kEight));
 }
 
 void Avx2Code::LoadEight(DType dtype, const Ymm& to, const RegExp& from) {
@@ -237,27 +256,40 @@ int32_t Avx2Code::Stage(DType x, ir::Access access) {
   return entry;
 }
 
-int32_t Avx2Code::Widen(DType weights) {
+int32_t Avx2Code::Widen(const Packing& weights) {
   const int32_t entry = Begin();
   const Reg64 steps = TakePointer();
   const Reg64 from = TakePointer();
   const Reg64 to = TakePointer();
   const Ymm low = TakeVector();
   const Ymm high = TakeVector();
-  Label step, done;
+  const Ymm aux = TakeVector();
+  const auto widen = [&](int count) {
+    for (int k = 0; k < count; ++k) {
+      DecodeStep(weights, from, k, low, high, aux);
+      vmovups(ptr[to + 2 * k * kVectorBytes], low);
+      vmovups(ptr[to + (2 * k + 1) * kVectorBytes], high);
+    }
+  };
+  Label step, rest, done;
+  PrepareDecode(weights, aux);
   mov(from, Argument(offsetof(WidenArgs, panel)));
   mov(to, Argument(offsetof(WidenArgs, out)));
   mov(steps, Argument(offsetof(WidenArgs, steps)));
-  test(steps, steps);
-  jz(done);
+  sub(steps, weights.interleave);
+  jl(rest);
   L(step);
-  DecodeStep(weights, from, low, high);
-  vmovups(ptr[to], low);
-  vmovups(ptr[to + kVectorBytes], high);
-  add(from, Bytes(weights, ir::kPanelLanes));
-  add(to, 2 * kVectorBytes);
-  dec(steps);
-  jnz(step);
+  widen(weights.interleave);
+  add(from, weights.interleave * weights.DepthBytes());
+  add(to, weights.interleave * 2 * kVectorBytes);
+  sub(steps, weights.interleave);
+  jge(step);
+  L(rest);
+  if (weights.interleave > 1) {
+    add(steps, weights.interleave);
+    jz(done);
+    widen(1);
+  }
   L(done);
   Return();
   return entry;

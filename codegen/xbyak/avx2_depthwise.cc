@@ -72,6 +72,7 @@ int32_t Avx2Code::Depthwise(ir::DType x, ir::DType weights, int lanes) {
   const Ymm w[] = {TakeVector(), TakeVector()};
   const Ymm value = TakeVector();
   const Ymm mask = TakeVector();
+  const Packing packing{weights, 1};
 
   if (masked) FirstLanes(mask, value, lanes % kHalf);
   mov(b, Argument(offsetof(DepthwiseArgs, weights)));
@@ -89,7 +90,7 @@ int32_t Avx2Code::Depthwise(ir::DType x, ir::DType weights, int lanes) {
   jae(finish, T_NEAR);
   align(32);
   L(tap);
-  DecodeStep(weights, b, w[0], w[1]);
+  DecodeStep(packing, b, 0, w[0], w[1], value);
   for (int row = 0; row < kRows; ++row) {
     const Reg64 from = rows_in_turn[row % 3];
     mov(from, ptr[table + row * kAddress]);
@@ -103,7 +104,7 @@ int32_t Avx2Code::Depthwise(ir::DType x, ir::DType weights, int lanes) {
       }
     }
   }
-  add(b, static_cast<int>(ir::kPanelLanes * ir::SizeOf(weights)));
+  add(b, packing.DepthBytes());
   add(table, kRows * kAddress);
   cmp(table, Argument(offsetof(DepthwiseArgs, end)));
   jb(tap, T_NEAR);

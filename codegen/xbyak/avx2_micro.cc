@@ -16,9 +16,10 @@ constexpr int kLine = 64;
 
 }  // namespace
 
-int32_t Avx2Code::Micro(int rows, int panels, ir::DType weights) {
+int32_t Avx2Code::Micro(int rows, int panels, const Packing& weights) {
   const int32_t entry = Begin();
-  const int step_bytes = static_cast<int>(ir::kPanelLanes * ir::SizeOf(weights));
+  const int depth_bytes = weights.DepthBytes();
+  const int interleave = weights.interleave;
 
   // Rows 0..2 are reached from one pointer and 3..5 from another, by multiples of the stride.
   const Reg64 depth = TakePointer();
@@ -40,7 +41,7 @@ int32_t Avx2Code::Micro(int rows, int panels, ir::DType weights) {
     const RegExp at = panel == 0   ? RegExp(first)
                       : panel == 3 ? RegExp(first) + b_stride3
                                    : RegExp(first) + b_stride * panel;
-    return at + step * step_bytes;
+    return at + step / interleave * interleave * depth_bytes;
   };
   const auto b_at = [&](int panel, int step) { return panel_at(b, panel, step); };
 
@@ -51,6 +52,7 @@ int32_t Avx2Code::Micro(int rows, int panels, ir::DType weights) {
   };
   const Ymm low = TakeVector();
   const Ymm high = TakeVector();
+  const Ymm aux = interleave > 1 ? TakeVector() : high;
   // With several panels a step's inputs are used again, so they stay where registers are left.
   const bool keep_inputs = 16 - vectors_taken_ >= rows;
   const int first_input = vectors_taken_;
@@ -58,15 +60,15 @@ int32_t Avx2Code::Micro(int rows, int panels, ir::DType weights) {
   const auto input = [&](int row) { return Ymm(first_input + (keep_inputs ? row : 0)); };
 
   const auto prefetch = [&](int step) {
-    if (step * step_bytes % kLine != 0) return;
+    if (step * depth_bytes % kLine != 0) return;
     for (int panel = 0; panel < panels; ++panel) {
       prefetcht0(ptr[panel_at(ahead, panel, step)]);
     }
   };
   const auto accumulate = [&](int step) {
     for (int panel = 0; panel < panels; ++panel) {
-      const bool from_memory = weights == ir::DType::kFloat32 && rows == 1;
-      if (!from_memory) DecodeStep(weights, b_at(panel, step), low, high);
+      const bool from_memory = weights.dtype == ir::DType::kFloat32 && rows == 1;
+      if (!from_memory) DecodeStep(weights, b_at(panel, step), step % interleave, low, high, aux);
       for (int row = 0; row < rows; ++row) {
         if (panel == 0 || !keep_inputs) vbroadcastss(input(row), ptr[a_at(row, step)]);
         if (from_memory) {
@@ -80,7 +82,7 @@ int32_t Avx2Code::Micro(int rows, int panels, ir::DType weights) {
     }
   };
   const auto advance = [&](int steps) {
-    add(b, steps * step_bytes);
+    add(b, steps * depth_bytes);
     add(a0, steps * static_cast<int>(sizeof(float)));
     if (rows > kRowsPerPointer) add(a3, steps * static_cast<int>(sizeof(float)));
   };
@@ -108,7 +110,9 @@ int32_t Avx2Code::Micro(int rows, int panels, ir::DType weights) {
   if (panels > 1) mov(b_stride, Argument(offsetof(MicroArgs, b_stride)));
   if (panels > 3) lea(b_stride3, ptr[b_stride + b_stride * 2]);
 
-  Label fresh, ready, unrolled, rest, single, done;
+  PrepareDecode(weights, aux);
+
+  Label fresh, ready, unrolled, rest, whole, single, done;
   cmp(qword[rdi + offsetof(MicroArgs, resume)], 0);
   je(fresh, T_NEAR);
   each_accumulator([&](const Ymm& vector, const Address& place) { vmovups(vector, place); });
@@ -131,13 +135,20 @@ int32_t Avx2Code::Micro(int rows, int panels, ir::DType weights) {
   sub(depth, kUnroll);
   jge(unrolled, T_NEAR);
   L(rest);
-  add(depth, kUnroll);
-  jz(done, T_NEAR);
+  // Whole packed steps, and what is left of the last one.
+  sub(depth, interleave - kUnroll);
+  jl(single, T_NEAR);
+  L(whole);
+  for (int step = 0; step < interleave; ++step) accumulate(step);
+  advance(interleave);
+  sub(depth, interleave);
+  jge(whole, T_NEAR);
   L(single);
-  accumulate(0);
-  advance(1);
-  dec(depth);
-  jnz(single, T_NEAR);
+  if (interleave > 1) {
+    add(depth, interleave);
+    jz(done, T_NEAR);
+    accumulate(0);
+  }
   L(done);
   each_accumulator([&](const Ymm& vector, const Address& place) { vmovups(place, vector); });
   Return();

@@ -47,7 +47,7 @@ class DepthwiseTest : public ::testing::Test {
                           uint64_t seed) {
     const KernelSpec& spec = emitted.spec;
     const LoadedKernel kernel(emitted);
-    const int64_t panels = ir::PanelLayout{spec.n, spec.depth(), spec.w}.Panels();
+    const int64_t panels = ir::LayoutOf(spec).Panels();
     for (const int64_t rows : row_counts) {
       const Problem problem = RandomProblem(spec, rows, values, seed + static_cast<uint64_t>(rows));
       const std::vector<std::byte> wanted = Reference(problem);

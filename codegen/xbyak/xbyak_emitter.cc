@@ -35,12 +35,13 @@ void Assemble(const ir::KernelSpec& spec, Avx2Code& code, std::array<int32_t, kM
   entries[kStageEntry] = code.Stage(spec.x, spec.access);
   entries[kEpilogueEntry] = code.Epilogue(spec, ir::ProgramOf(spec.activation));
   const bool widens = spec.w != ir::DType::kFloat32;
-  if (widens) entries[kWidenEntry] = code.Widen(spec.w);
+  const Packing packing{spec.w, ir::LayoutOf(spec).interleave};
+  if (widens) entries[kWidenEntry] = code.Widen(packing);
   for (int rows = 1; rows <= kRowBlock; ++rows) {
     for (int panels = 1; panels <= WidestPanels(rows); panels *= 2) {
-      entries[MicroEntry(WeightForm::kPacked, rows, panels)] = code.Micro(rows, panels, spec.w);
+      entries[MicroEntry(WeightForm::kPacked, rows, panels)] = code.Micro(rows, panels, packing);
     }
-    if (widens) entries[MicroEntry(WeightForm::kWidened, rows, 1)] = code.Micro(rows, 1, ir::DType::kFloat32);
+    if (widens) entries[MicroEntry(WeightForm::kWidened, rows, 1)] = code.Micro(rows, 1, Packing{});
   }
 }
 

@@ -45,7 +45,7 @@ class XbyakEmitterTest : public ::testing::Test {
     const KernelSpec& spec = emitted.spec;
     const Problem problem = RandomProblem(spec, rows, values, seed);
     const std::vector<std::byte> wanted = Reference(problem);
-    const int64_t all_panels = ir::PanelLayout{spec.n, spec.depth(), spec.w, spec.gated()}.Panels();
+    const int64_t all_panels = ir::LayoutOf(spec).Panels();
     for (const auto edge : kEdges) {
       // Tiles of everything, and tiles that split both ways.
       const bool split = (seed + static_cast<uint64_t>(edge)) % 2 == 0;

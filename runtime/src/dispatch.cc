@@ -36,9 +36,7 @@ struct Tile {
   int64_t copy, first, end, unit, unit_end;
 };
 
-int64_t PanelBytesOf(const ir::KernelSpec& spec) {
-  return ir::kPanelLanes * static_cast<int64_t>(ir::SizeOf(spec.w)) * spec.depth();
-}
+int64_t PanelBytesOf(const ir::KernelSpec& spec) { return ir::LayoutOf(spec).PanelBytes(); }
 
 double EstimateNs(const Launch& launch) {
   const ir::KernelSpec& spec = launch.kernel->image.spec;

@@ -47,7 +47,7 @@ std::vector<std::shared_ptr<const Kernel>> KernelSet::Compiled() const {
 
 Engine::Engine(const ir::KernelSpec& base) : kernels_(base) {
   const ir::KernelSpec& spec = kernels_.base();
-  layout_ = {.n = spec.n, .depth = spec.depth(), .dtype = spec.w, .gated = spec.gated()};
+  layout_ = ir::LayoutOf(spec);
   panels_ = layout_.Panels();
 }
 

@@ -1,7 +1,6 @@
 #include "packing.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "panel_transpose.h"
@@ -9,103 +8,102 @@
 namespace clikart {
 namespace {
 
-using ir::DType;
 using ir::kPanelLanes;
 using ir::PanelLayout;
 
-// Where lane i's element lies in a k step, in bytes.
-using Positions = std::array<int64_t, kPanelLanes>;
-
-Positions PositionsOf(const PanelLayout& layout) {
-  Positions positions;
-  for (int64_t lane = 0; lane < kPanelLanes; ++lane) {
-    positions[static_cast<size_t>(lane)] = layout.LanePosition(lane) * static_cast<int64_t>(ir::SizeOf(layout.dtype));
-  }
-  return positions;
+// Element `k` of lane `lane`, as the layout has it, with the divisor known to the compiler.
+template <typename T, int64_t kInterleave>
+int64_t OffsetOf(int64_t lane, int64_t k) {
+  constexpr int64_t step = kPanelLanes * kInterleave;
+  return (k / kInterleave * step + lane * kInterleave + k % kInterleave) * static_cast<int64_t>(sizeof(T));
 }
 
-// Element by element: rows' elements `stride` bytes apart, for k steps [begin, end). Lane by lane, so that
-// rows are read forwards; callers keep the range short, so that the panel's part stays in L1.
-template <typename T>
-void PackScalar(const LaneRows<const std::byte>& rows, const Positions& positions, int64_t stride, int64_t begin,
-                int64_t end, std::byte* panel) {
-  constexpr int64_t step = kPanelLanes * static_cast<int64_t>(sizeof(T));
-  for (size_t lane = 0; lane < kPanelLanes; ++lane) {
-    std::byte* to = panel + positions[lane];
-    const std::byte* from = rows[lane];
-    for (int64_t k = begin; k < end; ++k) {
+// Element by element: `count` of each row, `stride` bytes apart, to k steps `first` and on. Lane by lane, so
+// that rows are read forwards; callers keep the range short, so that the panel's part stays in L1.
+template <typename T, int64_t kInterleave>
+void PackScalar(const LaneRows<const std::byte>& rows, int64_t stride, int64_t first, int64_t count, std::byte* panel) {
+  for (int64_t lane = 0; lane < kPanelLanes; ++lane) {
+    const std::byte* from = rows[static_cast<size_t>(lane)];
+    for (int64_t i = 0; i < count; ++i) {
       T element{};
-      if (from != nullptr) std::memcpy(&element, from + k * stride, sizeof(T));
-      std::memcpy(to + k * step, &element, sizeof(T));
+      if (from != nullptr) std::memcpy(&element, from + i * stride, sizeof(T));
+      std::memcpy(panel + OffsetOf<T, kInterleave>(lane, first + i), &element, sizeof(T));
     }
   }
 }
 
-template <typename T>
-void UnpackScalar(const std::byte* panel, const Positions& positions, const LaneRows<std::byte>& rows, int64_t stride,
-                  int64_t begin, int64_t end) {
-  constexpr int64_t step = kPanelLanes * static_cast<int64_t>(sizeof(T));
-  for (size_t lane = 0; lane < kPanelLanes; ++lane) {
-    std::byte* to = rows[lane];
+template <typename T, int64_t kInterleave>
+void UnpackScalar(const std::byte* panel, const LaneRows<std::byte>& rows, int64_t stride, int64_t first,
+                  int64_t count) {
+  for (int64_t lane = 0; lane < kPanelLanes; ++lane) {
+    std::byte* to = rows[static_cast<size_t>(lane)];
     if (to == nullptr) continue;
-    const std::byte* from = panel + positions[lane];
-    for (int64_t k = begin; k < end; ++k) std::memcpy(to + k * stride, from + k * step, sizeof(T));
+    for (int64_t i = 0; i < count; ++i) {
+      std::memcpy(to + i * stride, panel + OffsetOf<T, kInterleave>(lane, first + i), sizeof(T));
+    }
   }
 }
 
 // Channels of a convolution that are moved at once: their part of a panel stays in L1.
 constexpr int64_t kChannelBlock = 64;
 
-// An element type, and the block that moves it where a row's elements are neighbours (one tap).
-template <typename T, typename Block>
+// Each row `bytes` further on, where there is one.
+template <typename Byte>
+LaneRows<Byte> Advanced(LaneRows<Byte> rows, int64_t bytes) {
+  for (Byte*& row : rows) row = row == nullptr ? nullptr : row + bytes;
+  return rows;
+}
+
+// An element type with its interleave, and the block that moves it where a row's elements are neighbours (one
+// tap). What lies side by side in a lane is then a run of the row, so a block moves units of such runs.
+template <typename T, int64_t kInterleave, typename Block>
 struct Mover {
   static constexpr int64_t kSize = sizeof(T);
+  static constexpr int64_t kBlock = Block::kSteps * kInterleave;  // k steps
+  static constexpr int64_t kBlockBytes = Block::kSteps * Block::kStepBytes;
 
   // All k steps of a panel, taps outermost.
-  static void Pack(const LaneRows<const std::byte>& rows, const Positions& positions, int64_t taps, int64_t channels,
-                   std::byte* panel) {
+  static void Pack(const LaneRows<const std::byte>& rows, int64_t taps, int64_t channels, std::byte* panel) {
     if (taps == 1) {
-      const int64_t blocks = channels / Block::kSteps * Block::kSteps;
-      for (int64_t k = 0; k < blocks; k += Block::kSteps) Block::Pack(rows, k * kSize, panel + k * Block::kStepBytes);
-      return PackScalar<T>(rows, positions, kSize, blocks, channels, panel);
-    }
-    LaneRows<const std::byte> at = rows;
-    for (int64_t tap = 0; tap < taps; ++tap, panel += channels * Block::kStepBytes) {
-      for (int64_t begin = 0; begin < channels; begin += kChannelBlock) {
-        PackScalar<T>(at, positions, taps * kSize, begin, std::min(channels, begin + kChannelBlock), panel);
+      const int64_t whole = channels / kBlock * kBlock;
+      for (int64_t k = 0; k < whole; k += kBlock) Block::Pack(rows, k * kSize, panel + k / kBlock * kBlockBytes);
+      PackScalar<T, kInterleave>(Advanced(rows, whole * kSize), kSize, whole, channels - whole, panel);
+    } else {
+      for (int64_t tap = 0; tap < taps; ++tap) {
+        for (int64_t begin = 0; begin < channels; begin += kChannelBlock) {
+          PackScalar<T, kInterleave>(Advanced(rows, (begin * taps + tap) * kSize), taps * kSize, tap * channels + begin,
+                                     std::min(kChannelBlock, channels - begin), panel);
+        }
       }
-      for (const std::byte*& row : at) row = row == nullptr ? nullptr : row + kSize;
     }
+    // Zeros to the end of the last packed step.
+    const int64_t depth = taps * channels;
+    const int64_t missing = (kInterleave - depth % kInterleave) % kInterleave;
+    PackScalar<T, kInterleave>(LaneRows<const std::byte>{}, 0, depth, missing, panel);
   }
 
-  static void Unpack(const std::byte* panel, const Positions& positions, const LaneRows<std::byte>& rows, int64_t taps,
-                     int64_t channels) {
+  static void Unpack(const std::byte* panel, const LaneRows<std::byte>& rows, int64_t taps, int64_t channels) {
     if (taps == 1) {
-      const int64_t blocks = channels / Block::kSteps * Block::kSteps;
-      for (int64_t k = 0; k < blocks; k += Block::kSteps) Block::Unpack(panel + k * Block::kStepBytes, rows, k * kSize);
-      return UnpackScalar<T>(panel, positions, rows, kSize, blocks, channels);
+      const int64_t whole = channels / kBlock * kBlock;
+      for (int64_t k = 0; k < whole; k += kBlock) Block::Unpack(panel + k / kBlock * kBlockBytes, rows, k * kSize);
+      return UnpackScalar<T, kInterleave>(panel, Advanced(rows, whole * kSize), kSize, whole, channels - whole);
     }
-    LaneRows<std::byte> at = rows;
-    for (int64_t tap = 0; tap < taps; ++tap, panel += channels * Block::kStepBytes) {
+    for (int64_t tap = 0; tap < taps; ++tap) {
       for (int64_t begin = 0; begin < channels; begin += kChannelBlock) {
-        UnpackScalar<T>(panel, positions, at, taps * kSize, begin, std::min(channels, begin + kChannelBlock));
+        UnpackScalar<T, kInterleave>(panel, Advanced(rows, (begin * taps + tap) * kSize), taps * kSize,
+                                     tap * channels + begin, std::min(kChannelBlock, channels - begin));
       }
-      for (std::byte*& row : at) row = row == nullptr ? nullptr : row + kSize;
     }
   }
 };
 
-// Calls `use` with the mover of `dtype`. Panels hold floats (ir::KernelSpec).
+// Calls `use` with the mover of a layout: floats in order, or what is four bytes a lane and step.
 template <typename Use>
-void WithMover(DType dtype, Use use) {
-  switch (dtype) {
-    case DType::kBFloat16:
-      return use(Mover<uint16_t, Step16<true>>());
-    case DType::kFloat16:
-      return use(Mover<uint16_t, Step16<false>>());
-    default:
-      return use(Mover<uint32_t, Plain32>());
-  }
+void WithMover(const PanelLayout& layout, Use use) {
+  if (ir::SizeOf(layout.dtype) == 1) return use(Mover<uint8_t, 4, Dwords>());
+  if (ir::SizeOf(layout.dtype) == 4) return use(Mover<uint32_t, 1, Dwords>());
+  if (layout.interleave == 2) return use(Mover<uint16_t, 2, Dwords>());
+  use(Mover<uint16_t, 1, Words>());
 }
 
 // The place of a row among the parts.
@@ -123,15 +121,14 @@ void PackPanels(const PanelLayout& layout, std::span<const WeightRows> parts, in
                 std::byte* out) {
   if (parts.empty()) return;
   const int64_t taps = parts[0].taps, channels = parts[0].channels;
-  const Positions positions = PositionsOf(layout);
-  WithMover(layout.dtype, [&](auto mover) {
+  WithMover(layout, [&](auto mover) {
     for (int64_t panel = first; panel < first + count; ++panel, out += layout.PanelBytes()) {
       LaneRows<const std::byte> rows;
       for (int64_t lane = 0; lane < kPanelLanes; ++lane) {
         const int64_t row = layout.RowOf(panel, lane);
         rows[static_cast<size_t>(lane)] = row < 0 ? nullptr : RowAddress(parts, row);
       }
-      mover.Pack(rows, positions, taps, channels, out);
+      mover.Pack(rows, taps, channels, out);
     }
   });
 }
@@ -141,8 +138,7 @@ void UnpackRows(const PanelLayout& layout, const std::byte* packed, int64_t taps
   if (rows <= 0 || taps <= 0) return;
   const int64_t size = static_cast<int64_t>(ir::SizeOf(layout.dtype));
   const int64_t channels = layout.depth / taps;
-  const Positions positions = PositionsOf(layout);
-  WithMover(layout.dtype, [&](auto mover) {
+  WithMover(layout, [&](auto mover) {
     for (int64_t panel = 0; panel < layout.Panels(); ++panel) {
       LaneRows<std::byte> places;
       bool any = false;
@@ -153,7 +149,7 @@ void UnpackRows(const PanelLayout& layout, const std::byte* packed, int64_t taps
         any |= wanted;
       }
       if (!any) continue;
-      mover.Unpack(packed + panel * layout.PanelBytes(), positions, places, taps, channels);
+      mover.Unpack(packed + panel * layout.PanelBytes(), places, taps, channels);
     }
   });
 }

@@ -1,4 +1,4 @@
-// Float weights into panels (ir/panel_layout.h) and back, bit for bit.
+// Weights into panels (ir/panel_layout.h) and back, bit for bit.
 #pragma once
 
 #include <cstddef>

@@ -20,8 +20,19 @@ struct Problem {
   std::vector<WeightRows> parts;
 };
 
-Problem MakeProblem(std::mt19937& random, DType dtype, bool gated, const std::vector<int64_t>& part_rows, int64_t taps,
-                    int64_t channels) {
+// An element type as it may lie in panels.
+struct Form {
+  DType dtype;
+  int interleave;
+};
+constexpr Form kForms[] = {
+    {DType::kFloat32, 1},  {DType::kFloat16, 1},  {DType::kFloat16, 2},
+    {DType::kBFloat16, 1}, {DType::kBFloat16, 2}, {DType::kInt8, 4},
+};
+
+Problem MakeProblem(std::mt19937& random, const Form& form, bool gated, const std::vector<int64_t>& part_rows,
+                    int64_t taps, int64_t channels) {
+  const auto [dtype, interleave] = form;
   Problem problem;
   problem.taps = taps;
   problem.channels = channels;
@@ -37,7 +48,7 @@ Problem MakeProblem(std::mt19937& random, DType dtype, bool gated, const std::ve
     problem.parts.back().data -= random() % 2;
     n += rows;
   }
-  problem.layout = {n, taps * channels, dtype, gated};
+  problem.layout = {n, taps * channels, dtype, gated, interleave};
   return problem;
 }
 
@@ -55,7 +66,7 @@ std::vector<std::byte> PackSlowly(const Problem& problem) {
       for (int64_t k = 0; k < layout.depth; ++k) {
         const int64_t tap = k / problem.channels, channel = k % problem.channels;
         std::memcpy(
-            packed.data() + panel * layout.PanelBytes() + k * layout.StepBytes() + layout.LanePosition(lane) * size,
+            packed.data() + panel * layout.PanelBytes() + layout.OffsetOf(lane, k),
             problem.parts[part].data + row * problem.parts[part].row_stride + (channel * problem.taps + tap) * size,
             static_cast<size_t>(size));
       }
@@ -92,7 +103,7 @@ void Check(std::mt19937& random, const Problem& problem) {
 TEST(PackingTest, RandomShapesPackAndUnpack) {
   std::mt19937 random(7);
   for (int round = 0; round < 300; ++round) {
-    const DType dtype = std::array{DType::kFloat32, DType::kFloat16, DType::kBFloat16}[random() % 3];
+    const Form& form = kForms[random() % std::size(kForms)];
     const bool gated = random() % 2 == 0;
     std::vector<int64_t> rows(1 + random() % 5);
     for (int64_t& count : rows) count = static_cast<int64_t>(random() % 41);
@@ -100,17 +111,17 @@ TEST(PackingTest, RandomShapesPackAndUnpack) {
     const int64_t taps = random() % 2 == 0 ? 1 : 1 + static_cast<int64_t>(random() % 9);
     const int64_t channels = 1 + static_cast<int64_t>(random() % (taps == 1 ? 300 : 80));
     SCOPED_TRACE(round);
-    Check(random, MakeProblem(random, dtype, gated, rows, taps, channels));
+    Check(random, MakeProblem(random, form, gated, rows, taps, channels));
   }
 }
 
 TEST(PackingTest, EdgeSizes) {
   std::mt19937 random(11);
-  for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+  for (const Form& form : kForms) {
     for (const int64_t n : {1, 2, 8, 15, 16, 17, 31, 32, 33}) {
       for (const int64_t k : {1, 2, 15, 16, 17, 63, 64, 65, 128, 129}) {
-        Check(random, MakeProblem(random, dtype, false, {n}, 1, k));
-        if (n % 2 == 0) Check(random, MakeProblem(random, dtype, true, {n / 2, n / 2}, 1, k));
+        Check(random, MakeProblem(random, form, false, {n}, 1, k));
+        if (n % 2 == 0) Check(random, MakeProblem(random, form, true, {n / 2, n / 2}, 1, k));
       }
     }
   }

@@ -51,8 +51,9 @@ inline void Square(Rows<8>& m) {
 
 }  // namespace transpose
 
-// Packs or unpacks kSteps k steps from the rows' elements at `at` bytes, for one element type.
-struct Plain32 {
+// Packs or unpacks kSteps packed steps from the rows' elements at `at` bytes. Dwords: a lane has four bytes of
+// its row in each step, whatever they are.
+struct Dwords {
   // A cache line of a row is read at once: rows are often a power of two apart, and sixteen lines that
   // wait for their next quarter would throw each other out of L1.
   static constexpr int64_t kSteps = 16, kStepBytes = 64;
@@ -89,44 +90,32 @@ struct Plain32 {
   }
 };
 
-// kPaired: lane i and lane i + 8 share a dword.
-template <bool kPaired>
-struct Step16 {
+// Two bytes of its row a lane and step.
+struct Words {
   static constexpr int64_t kSteps = 8, kStepBytes = 32;
   using Half = transpose::Rows<8>;
 
   static void Pack(const LaneRows<const std::byte>& rows, int64_t at, std::byte* panel) {
-    Half half[2];
-    for (size_t lane = 0; lane < 16; ++lane) {
-      half[lane / 8][lane % 8] = transpose::LoadOrZero(rows[lane] == nullptr ? nullptr : rows[lane] + at);
-    }
-    transpose::Square(half[0]);
-    transpose::Square(half[1]);
-    for (size_t k = 0; k < 8; ++k) {
-      const __m128i a = half[0][k], b = half[1][k];
-      transpose::Store(panel + k * kStepBytes, kPaired ? _mm_unpacklo_epi16(a, b) : a);
-      transpose::Store(panel + k * kStepBytes + 16, kPaired ? _mm_unpackhi_epi16(a, b) : b);
+    for (size_t half = 0; half < 2; ++half) {
+      Half block;
+      for (size_t lane = 0; lane < 8; ++lane) {
+        const std::byte* row = rows[half * 8 + lane];
+        block[lane] = transpose::LoadOrZero(row == nullptr ? nullptr : row + at);
+      }
+      transpose::Square(block);
+      for (size_t k = 0; k < 8; ++k) transpose::Store(panel + k * kStepBytes + half * 16, block[k]);
     }
   }
 
   static void Unpack(const std::byte* panel, const LaneRows<std::byte>& rows, int64_t at) {
-    Half half[2];
-    for (size_t k = 0; k < 8; ++k) {
-      const __m128i a = transpose::Load(panel + k * kStepBytes), b = transpose::Load(panel + k * kStepBytes + 16);
-      if constexpr (kPaired) {
-        // The low and the high words of the dwords; sign extension makes the saturating pack exact.
-        half[0][k] =
-            _mm_packs_epi32(_mm_srai_epi32(_mm_slli_epi32(a, 16), 16), _mm_srai_epi32(_mm_slli_epi32(b, 16), 16));
-        half[1][k] = _mm_packs_epi32(_mm_srai_epi32(a, 16), _mm_srai_epi32(b, 16));
-      } else {
-        half[0][k] = a;
-        half[1][k] = b;
+    for (size_t half = 0; half < 2; ++half) {
+      Half block;
+      for (size_t k = 0; k < 8; ++k) block[k] = transpose::Load(panel + k * kStepBytes + half * 16);
+      transpose::Square(block);
+      for (size_t lane = 0; lane < 8; ++lane) {
+        std::byte* const row = rows[half * 8 + lane];
+        if (row != nullptr) transpose::Store(row + at, block[lane]);
       }
-    }
-    transpose::Square(half[0]);
-    transpose::Square(half[1]);
-    for (size_t lane = 0; lane < 16; ++lane) {
-      if (rows[lane] != nullptr) transpose::Store(rows[lane] + at, half[lane / 8][lane % 8]);
     }
   }
 };

@@ -5,13 +5,16 @@
 // For a gated epilogue a panel's first half is gate columns and its second half the up columns of
 // the same outputs, so both sit in registers together.
 //
-// Inside a k step the lanes of f32 and f16 are in order; bf16 lanes are paired in dwords, lane i
-// low and lane i + 8 high, so that a shift and a mask widen sixteen of them from one load.
+// `interleave` k steps lie side by side in a lane: a packed step is kPanelLanes x interleave elements,
+// lane l holding k = step * interleave onwards. So what is 4 bytes a lane and step is what the dot product
+// instructions and AMX tiles read as it lies, and a shift and a mask widen two steps of bf16 from one load.
+// Depth is padded with zeros to whole steps.
 #pragma once
 
 #include <cstdint>
 
 #include "clikart/ir/dtype.h"
+#include "clikart/ir/kernel_spec.h"
 
 namespace clikart::ir {
 
@@ -22,13 +25,15 @@ struct PanelLayout {
   int64_t depth = 0;  // K = taps * k
   DType dtype = DType::kFloat32;
   bool gated = false;
+  int interleave = 1;  // k steps in a lane's unit: 1, 2 or 4
 
   // Outputs a panel yields: 16, or 8 when gated.
   int64_t OutputsPerPanel() const { return gated ? kPanelLanes / 2 : kPanelLanes; }
   int64_t outputs() const { return gated ? n / 2 : n; }
   int64_t Panels() const { return (outputs() + OutputsPerPanel() - 1) / OutputsPerPanel(); }
-  int64_t StepBytes() const { return kPanelLanes * static_cast<int64_t>(SizeOf(dtype)); }
-  int64_t PanelBytes() const { return depth * StepBytes(); }
+  int64_t Steps() const { return (depth + interleave - 1) / interleave; }  // packed ones
+  int64_t StepBytes() const { return kPanelLanes * interleave * static_cast<int64_t>(SizeOf(dtype)); }
+  int64_t PanelBytes() const { return Steps() * StepBytes(); }
   int64_t TotalBytes() const { return Panels() * PanelBytes(); }
 
   // The weight row that lane `lane` of panel `panel` holds, or -1 for padding.
@@ -43,12 +48,16 @@ struct PanelLayout {
     return lane < half ? output : n / 2 + output;
   }
 
-  // Element position of `lane` inside one k step.
-  int64_t LanePosition(int64_t lane) const {
-    if (dtype != DType::kBFloat16) return lane;
-    const int64_t half = kPanelLanes / 2;
-    return lane < half ? 2 * lane : 2 * (lane - half) + 1;
+  // Byte offset inside a panel of lane `lane` at depth `k`.
+  int64_t OffsetOf(int64_t lane, int64_t k) const {
+    return k / interleave * StepBytes() + (lane * interleave + k % interleave) * static_cast<int64_t>(SizeOf(dtype));
   }
 };
+
+// How the weights of `spec` are packed. A depthwise contraction takes its taps one by one.
+inline PanelLayout LayoutOf(const KernelSpec& spec) {
+  const bool pairs = spec.w == DType::kBFloat16 && spec.contraction != Contraction::kDepthwise;
+  return {.n = spec.n, .depth = spec.depth(), .dtype = spec.w, .gated = spec.gated(), .interleave = pairs ? 2 : 1};
+}
 
 }  // namespace clikart::ir
