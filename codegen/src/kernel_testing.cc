@@ -9,7 +9,9 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "clikart/ir/panel_layout.h"
 #include "gtest/gtest.h"
 
@@ -168,38 +170,95 @@ Problem RandomProblem(const ir::KernelSpec& spec, int64_t rows, Values values, u
   return problem;
 }
 
-std::vector<std::byte> Reference(const Problem& problem) {
+namespace {
+
+// Row i's inputs in the order of depth: [taps, channels].
+std::vector<float> GatherRow(const Problem& problem, int64_t i) {
   const ir::KernelSpec& spec = problem.spec;
-  const ir::Program& program = ir::ProgramOf(spec.activation);
-  const int64_t size = static_cast<int64_t>(ir::SizeOf(spec.y));
-  std::vector<std::byte> y(problem.rows * spec.outputs() * size);
-  const bool depthwise = spec.contraction == ir::Contraction::kDepthwise;
   const int64_t channels = spec.channels();
   std::vector<float> row(spec.taps * channels);
+  for (int64_t tap = 0; tap < spec.taps; ++tap) {
+    const int64_t pixel = spec.access == ir::Access::kDense ? i : problem.taps[i * spec.taps + tap];
+    for (int64_t c = 0; c < channels; ++c) row[tap * channels + c] = pixel < 0 ? 0.0f : problem.x[pixel * channels + c];
+  }
+  return row;
+}
+
+// Calls take(row, n, x, w) for each k of each sum, and done(row, n) after each.
+template <typename Take, typename Done>
+void ForEachSum(const Problem& problem, Take take, Done done) {
+  const ir::KernelSpec& spec = problem.spec;
+  const bool depthwise = spec.contraction == ir::Contraction::kDepthwise;
+  const int64_t channels = spec.channels();
   for (int64_t i = 0; i < problem.rows; ++i) {
-    for (int64_t tap = 0; tap < spec.taps; ++tap) {
-      const int64_t pixel = spec.access == ir::Access::kDense ? i : problem.taps[i * spec.taps + tap];
-      for (int64_t c = 0; c < channels; ++c)
-        row[tap * channels + c] = pixel < 0 ? 0.0f : problem.x[pixel * channels + c];
-    }
-    const auto contract = [&](int64_t n) {
+    const std::vector<float> row = GatherRow(problem, i);
+    for (int64_t n = 0; n < spec.n; ++n) {
       const float* const weights = problem.weights.data() + n * spec.depth();
-      float sum = 0.0f;
-      for (int64_t k = 0; k < spec.depth(); ++k) {
-        sum = std::fma(depthwise ? row[k * channels + n] : row[k], weights[k], sum);
-      }
+      for (int64_t k = 0; k < spec.depth(); ++k) take(depthwise ? row[k * channels + n] : row[k], weights[k]);
+      done(i, n);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<float> Contract(const Problem& problem) {
+  std::vector<float> sums;
+  sums.reserve(problem.rows * problem.spec.n);
+  float sum = 0.0f;
+  ForEachSum(
+      problem, [&](float x, float w) { sum = std::fma(x, w, sum); },
+      [&](int64_t, int64_t) { sums.push_back(std::exchange(sum, 0.0f)); });
+  return sums;
+}
+
+std::vector<std::byte> Finish(const Problem& problem, std::span<const float> sums) {
+  const ir::KernelSpec& spec = problem.spec;
+  const ir::Program& program = ir::ProgramOf(spec.activation);
+  const auto size = static_cast<int64_t>(ir::SizeOf(spec.y));
+  std::vector<std::byte> y(problem.rows * spec.outputs() * size);
+  for (int64_t i = 0; i < problem.rows; ++i) {
+    const auto biased = [&](int64_t n) {
+      const float sum = sums[i * spec.n + n];
       return problem.bias.empty() ? sum : sum + problem.bias[n];
     };
     for (int64_t o = 0; o < spec.outputs(); ++o) {
-      const float inputs[2] = {contract(o), spec.gated() ? contract(spec.n / 2 + o) : 0.0f};
+      const float inputs[2] = {biased(o), spec.gated() ? biased(spec.n / 2 + o) : 0.0f};
       StoreElement(spec.y, ir::Evaluate(program, inputs), y.data() + (i * spec.outputs() + o) * size);
     }
   }
   return y;
 }
 
+std::vector<std::byte> Reference(const Problem& problem) { return Finish(problem, Contract(problem)); }
+
+int64_t FirstBeyondBound(const Problem& problem, std::span<const float> sums) {
+  // Doubles hold each product exactly, and their sums 2^29 times as closely as the bound asks.
+  double exact = 0, magnitude = 0, flushed = 0;
+  int64_t first = -1;
+  ForEachSum(
+      problem,
+      [&](float x, float w) {
+        exact += static_cast<double>(x) * w;
+        magnitude += std::fabs(static_cast<double>(x) * w);
+        flushed += std::fabs(static_cast<double>(x)) + std::fabs(static_cast<double>(w)) + 1;
+      },
+      [&](int64_t i, int64_t n) {
+        const float got = sums[i * problem.spec.n + n];
+        const auto depth = static_cast<double>(problem.spec.depth());
+        const double bound = (2 * depth + 1) * 0x1p-24 * magnitude + 0x1p-126 * flushed;
+        bool good = std::fabs(got - exact) <= bound;
+        // Beyond f32 the order of the steps decides what overflows first.
+        if (!std::isfinite(exact)) good = std::isnan(exact) ? std::isnan(got) : got == exact || std::isnan(got);
+        if (std::isfinite(magnitude) && magnitude > 0x1.fp127) good = true;
+        if (!good && first < 0) first = i * problem.spec.n + n;
+        exact = magnitude = flushed = 0;
+      });
+  return first;
+}
+
 std::vector<std::byte> RunGuarded(const LoadedKernel& kernel, const Problem& problem, GuardedBuffer::Edge edge,
-                                  int64_t tile_rows, int64_t tile_panels) {
+                                  int64_t tile_rows, int64_t tile_panels, std::string* stray_write) {
   constexpr std::byte kCanary{0xA5};
   const ir::KernelSpec& spec = problem.spec;
   const auto x_size = static_cast<int64_t>(ir::SizeOf(spec.x));
@@ -273,7 +332,13 @@ std::vector<std::byte> RunGuarded(const LoadedKernel& kernel, const Problem& pro
     if (y_row > 0) std::memcpy(result.data() + i * y_row, y.data() + i * y_stride, y_row);
     if (i + 1 == problem.rows) continue;
     for (int64_t at = y_row; at < y_stride; ++at) {
-      EXPECT_EQ(y.data()[i * y_stride + at], kCanary) << "row " << i << " byte " << at << " of " << y_row;
+      if (y.data()[i * y_stride + at] == kCanary) continue;
+      const std::string text = absl::StrCat("byte ", at, " of row ", i, " was written, which has ", y_row);
+      if (stray_write == nullptr) {
+        ADD_FAILURE() << text;
+      } else {
+        *stray_write = text;
+      }
     }
   }
   return result;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "clikart/codegen/emitter.h"
@@ -80,13 +81,20 @@ struct Problem {
 enum class Values : uint8_t { kOrdinary, kExtreme };
 Problem RandomProblem(const ir::KernelSpec& spec, int64_t rows, Values values, uint64_t seed);
 
-// [rows, outputs] elements of spec.y.
+// Rule 1: [rows, n] sums, before bias and activation.
+std::vector<float> Contract(const Problem& problem);
+// Rule 4 and the one rounding: [rows, outputs] elements of spec.y for sums like Contract's.
+std::vector<std::byte> Finish(const Problem& problem, std::span<const float> sums);
+// Both.
 std::vector<std::byte> Reference(const Problem& problem);
+// Index of the first of such sums that is further from the exact one than rule 5 allows, or -1.
+int64_t FirstBeyondBound(const Problem& problem, std::span<const float> sums);
 
 // Runs the problem in tiles with every buffer between guard pages and canaries in the gaps of y;
-// answers what Reference does. A write outside y's columns fails the current test.
+// answers what Reference does. A write outside y's columns is described in `stray_write`; where that is
+// null it fails the current test.
 std::vector<std::byte> RunGuarded(const LoadedKernel& kernel, const Problem& problem, GuardedBuffer::Edge edge,
-                                  int64_t tile_rows, int64_t tile_panels);
+                                  int64_t tile_rows, int64_t tile_panels, std::string* stray_write = nullptr);
 
 // Index of the first element in which they differ, or -1. All NaNs are equal.
 int64_t FirstDifference(ir::DType dtype, std::span<const std::byte> got, std::span<const std::byte> wanted);
