@@ -12,7 +12,7 @@ namespace clikart::bench {
 void MeasureEmission(const Context& context) {
   context.report.Section("Generating code (xbyak, microseconds)");
   const codegen::Emitter* const emitter = codegen::FindEmitter("xbyak");
-  const codegen::Target target{codegen::IsaLevel::kAvx2};
+  const codegen::Target target = codegen::TargetOf(codegen::IsaLevel::kAvx2);
   double slowest = 0;
   std::string slowest_name;
   for (const ir::Activation activation : ir::AllActivations()) {

@@ -56,7 +56,7 @@ int Main(int argc, char** argv) {
   if (chosen.empty()) {
     for (const Subject& subject : kSubjects) chosen.push_back(&subject);
   }
-  if (codegen::Detect(codegen::CpuidRecord::Host(), codegen::IsaLevel::kAvx2).isa < codegen::IsaLevel::kAvx2) {
+  if (!codegen::Detect(codegen::CpuidRecord::Host(), codegen::IsaLevel::kAvx2).Has(codegen::Feature::kAvx2)) {
     std::fprintf(stderr,
                  "clikart-bench: the limits are measured with AVX2 and FMA, which this machine does not offer\n");
     return 1;

@@ -51,8 +51,9 @@ class Portable final : public Emitter {
     kernel.schedule = {.few_rows = 0, .row_block = kRowBlock, .depth_block = 0, .tile_rows = 64, .tile_panels = 16};
     kernel.emitter = std::string(name());
     kernel.entry_offsets.fill(-1);
-    kernel.isa = std::min(target.isa, IsaLevel::kAvx2);
-    kernel.run = kernel.isa == IsaLevel::kAvx2 ? RunTile<IsaLevel::kAvx2> : RunTile<IsaLevel::kBaseline>;
+    const bool avx2 = target.Has(Feature::kAvx2);
+    kernel.isa = avx2 ? IsaLevel::kAvx2 : IsaLevel::kBaseline;
+    kernel.run = avx2 ? RunTile<IsaLevel::kAvx2> : RunTile<IsaLevel::kBaseline>;
     return kernel;
   }
 };

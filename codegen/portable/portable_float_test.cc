@@ -13,7 +13,7 @@ namespace {
 
 EmittedKernel Emit(const ir::KernelSpec& spec, IsaLevel isa = IsaLevel::kBaseline) {
   EXPECT_TRUE(spec.Verify().ok()) << spec.Verify();
-  return std::get<EmittedKernel>(PortableEmitter().Emit(spec, Target{isa}));
+  return std::get<EmittedKernel>(PortableEmitter().Emit(spec, TargetOf(isa)));
 }
 
 std::vector<ir::KernelSpec> FloatSpecs() {

@@ -42,7 +42,7 @@ Schedule MakeSchedule(const ir::KernelSpec& spec, const Target& target) {
     schedule.tile_panels = 16;
     return schedule;
   }
-  schedule.row_block = target.isa >= IsaLevel::kAvx2 ? kRowBlock : 1;
+  schedule.row_block = target.Has(Feature::kAvx2) ? kRowBlock : 1;
   // Decoding takes a few operations of each k step's twelve fmas, and units that have little else to
   // do: it takes many row blocks until a pass that writes the panel to memory is cheaper.
   schedule.few_rows = spec.w == ir::DType::kFloat32 ? 0 : 8 * kRowBlock;

@@ -14,7 +14,7 @@ TEST(Schedule, ScratchOfTheLargestTileServesAll) {
         spec.k = depth;
         spec.x = x;
         spec.w = w;
-        const Schedule schedule = MakeSchedule(spec, Target{IsaLevel::kAvx2});
+        const Schedule schedule = MakeSchedule(spec, TargetOf(IsaLevel::kAvx2));
         int64_t before = 0;
         for (int64_t rows = 0; rows <= 80; ++rows) {
           const int64_t bytes = ScratchBytes(spec, schedule, rows, 4);

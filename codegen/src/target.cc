@@ -1,7 +1,6 @@
 #include "clikart/codegen/target.h"
 
-#include <cpuid.h>
-
+#include <algorithm>
 #include <array>
 
 #include "absl/status/status.h"
@@ -10,45 +9,31 @@
 namespace clikart::codegen {
 namespace {
 
-constexpr std::array kLevels = {IsaLevel::kBaseline, IsaLevel::kAvx2};
-
-constexpr uint32_t Bit(int position) { return uint32_t{1} << position; }
-
-// CPUID leaf 1, ECX.
-constexpr uint32_t kFma = Bit(12);
-constexpr uint32_t kOsxsave = Bit(27);
-constexpr uint32_t kAvx = Bit(28);
-constexpr uint32_t kF16c = Bit(29);
-// CPUID leaf 7, EBX.
-constexpr uint32_t kAvx2 = Bit(5);
-// XCR0: the system saves xmm and the upper halves of ymm.
-constexpr uint64_t kYmmState = 0b110;
-
-uint64_t ReadXcr0() {
-  uint32_t low = 0;
-  uint32_t high = 0;
-  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return (uint64_t{high} << 32) | low;
-}
-
-bool HasAvx2(const CpuidRecord& cpuid) {
-  constexpr uint32_t leaf1 = kFma | kOsxsave | kAvx | kF16c;
-  return (cpuid.leaf1_ecx & leaf1) == leaf1 && (cpuid.leaf7_ebx & kAvx2) != 0 && (cpuid.xcr0 & kYmmState) == kYmmState;
-}
+constexpr std::array kLevels = {
+    IsaLevel::kBaseline,   IsaLevel::kSse4,       IsaLevel::kAvx2,       IsaLevel::kAvxVnni, IsaLevel::kAvx512,
+    IsaLevel::kAvx512Vnni, IsaLevel::kAvx512Bf16, IsaLevel::kAvx512Fp16, IsaLevel::kAmx,
+};
+constexpr std::array<std::string_view, kLevels.size()> kLevelNames = {
+    "baseline", "sse4", "avx2", "avx_vnni", "avx512", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx",
+};
+constexpr std::array<std::string_view, kFeatureCount> kFeatureNames = {
+    "sse42",       "avx2",        "avx_vnni", "avx512",   "avx512_vnni",
+    "avx512_bf16", "avx512_fp16", "amx_int8", "amx_bf16", "amx_fp16",
+};
+constexpr std::array<IsaLevel, kFeatureCount> kFeatureLevels = {
+    IsaLevel::kSse4,       IsaLevel::kAvx2,       IsaLevel::kAvxVnni, IsaLevel::kAvx512, IsaLevel::kAvx512Vnni,
+    IsaLevel::kAvx512Bf16, IsaLevel::kAvx512Fp16, IsaLevel::kAmx,     IsaLevel::kAmx,    IsaLevel::kAmx,
+};
 
 }  // namespace
 
+std::string_view Name(Feature feature) { return kFeatureNames[static_cast<size_t>(feature)]; }
+
+std::string_view Name(IsaLevel level) { return kLevelNames[static_cast<size_t>(level)]; }
+
 std::span<const IsaLevel> AllIsaLevels() { return kLevels; }
 
-std::string_view Name(IsaLevel level) {
-  switch (level) {
-    case IsaLevel::kBaseline:
-      return "baseline";
-    case IsaLevel::kAvx2:
-      return "avx2";
-  }
-  return "unknown";
-}
+IsaLevel LevelOf(Feature feature) { return kFeatureLevels[static_cast<size_t>(feature)]; }
 
 absl::StatusOr<IsaLevel> ParseIsaLevel(std::string_view text) {
   std::string names;
@@ -59,28 +44,32 @@ absl::StatusOr<IsaLevel> ParseIsaLevel(std::string_view text) {
   return absl::InvalidArgumentError(absl::StrCat("unknown ISA level \"", std::string(text), "\"; one of: ", names));
 }
 
-CpuidRecord CpuidRecord::Host() {
-  CpuidRecord record;
-  uint32_t eax = 0;
-  uint32_t ebx = 0;
-  uint32_t ecx = 0;
-  uint32_t edx = 0;
-  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0) {
-    record.leaf1_ecx = ecx;
-    record.leaf1_edx = edx;
+IsaLevel Target::level() const {
+  IsaLevel level = IsaLevel::kBaseline;
+  for (int i = 0; i < kFeatureCount; ++i) {
+    const auto feature = static_cast<Feature>(i);
+    if (Has(feature)) level = std::max(level, LevelOf(feature));
   }
-  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0) {
-    record.leaf7_ebx = ebx;
-    record.leaf7_ecx = ecx;
-    record.leaf7_edx = edx;
-  }
-  if ((record.leaf1_ecx & kOsxsave) != 0) record.xcr0 = ReadXcr0();
-  return record;
+  return level;
 }
 
-Target Detect(const CpuidRecord& cpuid, IsaLevel cap) {
+std::string Target::ToString() const {
+  std::string text(Name(level()));
+  const char* separator = ": ";
+  for (int i = 0; i < kFeatureCount; ++i) {
+    if (!Has(static_cast<Feature>(i))) continue;
+    text.append(separator).append(Name(static_cast<Feature>(i)));
+    separator = " ";
+  }
+  return text;
+}
+
+Target TargetOf(IsaLevel level) {
   Target target;
-  if (HasAvx2(cpuid) && cap >= IsaLevel::kAvx2) target.isa = IsaLevel::kAvx2;
+  for (int i = 0; i < kFeatureCount; ++i) {
+    const auto feature = static_cast<Feature>(i);
+    if (LevelOf(feature) <= level) target.features.Add(feature);
+  }
   return target;
 }
 

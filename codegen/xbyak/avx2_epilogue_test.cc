@@ -14,7 +14,7 @@ namespace {
 class Avx2EpilogueTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (Detect(CpuidRecord::Host(), IsaLevel::kAvx2).isa < IsaLevel::kAvx2) GTEST_SKIP() << "this CPU has no AVX2";
+    if (!Detect(CpuidRecord::Host(), IsaLevel::kAvx2).Has(Feature::kAvx2)) GTEST_SKIP() << "this CPU has no AVX2";
   }
 
   // Runs the generated program on every row of accumulators (sixteen each; gated: eight gates, eight

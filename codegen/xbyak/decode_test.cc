@@ -45,7 +45,7 @@ class Disassembler {
 
 // Answers how many instructions were read.
 int CheckKernel(Disassembler& disassembler, const ir::KernelSpec& spec) {
-  auto emitted = XbyakEmitter().Emit(spec, Target{IsaLevel::kAvx2});
+  auto emitted = XbyakEmitter().Emit(spec, TargetOf(IsaLevel::kAvx2));
   const auto* kernel = std::get_if<EmittedKernel>(&emitted);
   if (kernel == nullptr) {
     ADD_FAILURE() << spec.ToString() << ": " << std::get<Rejection>(emitted).detail;

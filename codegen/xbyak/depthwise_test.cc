@@ -115,7 +115,7 @@ TEST_F(DepthwiseTest, NoTapsOneTapAndMany) {
 
 TEST_F(DepthwiseTest, CodeDoesNotGrowWithTheSpec) {
   const auto size = [](const KernelSpec& spec) {
-    return std::get<EmittedKernel>(XbyakEmitter().Emit(spec, Target{IsaLevel::kAvx2})).code.size();
+    return std::get<EmittedKernel>(XbyakEmitter().Emit(spec, TargetOf(IsaLevel::kAvx2))).code.size();
   };
   EXPECT_EQ(size(Spec(17, 1)), size(Spec((1 << 20) + 1, 769)));
   EXPECT_LT(size(Spec(23, 9)), 4u << 10);

@@ -56,7 +56,7 @@ std::variant<EmittedKernel, Rejection> XbyakFloatEmitter::Emit(const ir::KernelS
                        absl::StrCat(std::string(ir::Name(dtype)), ", and this emitter takes float types")};
     }
   }
-  if (target.isa < IsaLevel::kAvx2) {
+  if (!target.Has(Feature::kAvx2)) {
     return Rejection{RejectReason::kIsaTooOld, absl::StrCat("the target is ", target.ToString(),
                                                             ", and this emitter needs avx2 (AVX2, FMA, F16C)")};
   }

@@ -23,7 +23,7 @@ constexpr DType kFloats[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16}
 constexpr GuardedBuffer::Edge kEdges[] = {GuardedBuffer::Edge::kEnd, GuardedBuffer::Edge::kStart};
 
 EmittedKernel EmitOrDie(const KernelSpec& spec) {
-  auto emitted = XbyakEmitter().Emit(spec, Target{IsaLevel::kAvx2});
+  auto emitted = XbyakEmitter().Emit(spec, TargetOf(IsaLevel::kAvx2));
   EXPECT_TRUE(std::holds_alternative<EmittedKernel>(emitted)) << std::get<Rejection>(emitted).detail;
   return std::get<EmittedKernel>(std::move(emitted));
 }
@@ -211,7 +211,7 @@ TEST(XbyakEmitter, CodeDoesNotGrowWithTheSpec) {
 
 TEST(XbyakEmitter, NamesItsRejections) {
   const auto reason = [](const KernelSpec& spec, IsaLevel isa) {
-    const auto emitted = XbyakEmitter().Emit(spec, Target{isa});
+    const auto emitted = XbyakEmitter().Emit(spec, TargetOf(isa));
     EXPECT_TRUE(std::holds_alternative<Rejection>(emitted));
     return std::get<Rejection>(emitted).reason;
   };

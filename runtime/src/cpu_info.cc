@@ -34,7 +34,8 @@ constexpr Feature kFeatures[] = {
     {"avx512vl", &CpuidRecord::leaf7_ebx, 31, kZmm},   {"avx512vbmi", &CpuidRecord::leaf7_ecx, 1, kZmm},
     {"avx512vnni", &CpuidRecord::leaf7_ecx, 11, kZmm}, {"avx512fp16", &CpuidRecord::leaf7_edx, 23, kZmm},
     {"amx_bf16", &CpuidRecord::leaf7_edx, 22, kTiles}, {"amx_tile", &CpuidRecord::leaf7_edx, 24, kTiles},
-    {"amx_int8", &CpuidRecord::leaf7_edx, 25, kTiles},
+    {"amx_int8", &CpuidRecord::leaf7_edx, 25, kTiles}, {"amx_fp16", &CpuidRecord::leaf7_1_eax, 21, kTiles},
+    {"avx_vnni", &CpuidRecord::leaf7_1_eax, 4, kYmm},  {"avx512bf16", &CpuidRecord::leaf7_1_eax, 5, kZmm},
 };
 
 std::string Vendor() {
@@ -62,10 +63,10 @@ CpuInfo GetCpuInfo() {
   CpuInfo info;
   info.vendor = Vendor();
   info.brand = Brand();
-  info.isa = codegen::Name(HostTarget().isa);
+  info.isa = codegen::Name(HostTarget().level());
   const auto& environment = Environment::Get();
-  info.max_isa = codegen::Name(environment.ok() ? environment->max_isa : kWidestIsa);
-  const CpuidRecord cpuid = CpuidRecord::Host();
+  info.max_isa = codegen::Name(environment.ok() ? environment->max_isa : codegen::kWidestIsa);
+  const CpuidRecord& cpuid = HostCpuid();
   for (const Feature& feature : kFeatures) {
     const bool present = (cpuid.*feature.leaf >> feature.bit & 1) != 0;
     if (present && (cpuid.xcr0 & feature.state) == feature.state) info.features.emplace_back(feature.name);

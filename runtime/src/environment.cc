@@ -146,14 +146,28 @@ const absl::StatusOr<Environment>& Environment::Get() {
   return *environment;
 }
 
+namespace {
+
+codegen::IsaLevel Cap() {
+  const auto& environment = Environment::Get();
+  return environment.ok() ? environment->max_isa : codegen::kWidestIsa;
+}
+
+}  // namespace
+
+const codegen::CpuidRecord& HostCpuid() {
+  static const codegen::CpuidRecord record = codegen::CpuidRecord::Host(Cap());
+  return record;
+}
+
 const codegen::Target& HostTarget() {
   static const codegen::Target target = [] {
     const auto& environment = Environment::Get();
-    const codegen::IsaLevel cap = environment.ok() ? environment->max_isa : kWidestIsa;
-    const codegen::Target found = codegen::Detect(codegen::CpuidRecord::Host(), cap);
-    if (environment.ok() && environment->max_isa_given && found.isa < cap) {
+    const codegen::IsaLevel cap = Cap();
+    const codegen::Target found = codegen::Detect(HostCpuid(), cap);
+    if (environment.ok() && environment->max_isa_given && found.level() < cap) {
       Log(0, absl::StrCat("warning: CLIKART_MAX_ISA is ", Text(codegen::Name(cap)), ", but this CPU has ",
-                          Text(codegen::Name(found.isa)), "; using that"));
+                          Text(codegen::Name(found.level())), "; using that"));
     }
     return found;
   }();

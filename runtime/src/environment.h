@@ -12,16 +12,13 @@
 
 namespace clikart {
 
-// The last level that target.h knows: no cap.
-inline constexpr codegen::IsaLevel kWidestIsa = codegen::IsaLevel::kAvx2;
-
 // An empty variable counts as unset. kDisk is accepted and behaves as kMemory: nothing is read from
 // or written to cache_dir.
 struct Environment {
   enum class Cache : uint8_t { kOff, kMemory, kDisk } cache = Cache::kDisk;
-  std::string cache_dir;                   // CACHE_DIR
-  int64_t cache_bytes = 64 << 20;          // CACHE_SIZE, accepts K, M, G
-  codegen::IsaLevel max_isa = kWidestIsa;  // MAX_ISA
+  std::string cache_dir;                            // CACHE_DIR
+  int64_t cache_bytes = 64 << 20;                   // CACHE_SIZE, accepts K, M, G
+  codegen::IsaLevel max_isa = codegen::kWidestIsa;  // MAX_ISA
   bool max_isa_given = false;
   std::string emitter = "auto";               // EMITTER
   std::optional<int> num_threads;             // NUM_THREADS
@@ -35,7 +32,8 @@ struct Environment {
   static absl::StatusOr<Environment> Parse(const char* (*getenv)(const char*));
 };
 
-// The process's target under MAX_ISA.
+// This machine as read under MAX_ISA, and the process's target.
+const codegen::CpuidRecord& HostCpuid();
 const codegen::Target& HostTarget();
 
 // One whole line to stderr when VERBOSE is at least `level` (0: always): "clikart: ...". One write, no

@@ -40,7 +40,7 @@ class FakeEmitter : public Emitter {
     EmittedKernel kernel;
     kernel.spec = spec;
     kernel.emitter = name_;
-    kernel.isa = target.isa;
+    kernel.isa = target.level();
     kernel.code.assign(bytes_, 0xc3);
     kernel.entry_offsets.fill(-1);
     if (bytes_ > 0) kernel.entry_offsets[3] = static_cast<int32_t>(bytes_ - 1);
@@ -69,7 +69,7 @@ class KernelCacheTest : public ::testing::Test {
   KernelCacheOptions Options() {
     KernelCacheOptions options;
     options.emitters = emitters_;
-    options.target = {codegen::IsaLevel::kAvx2};
+    options.target = codegen::TargetOf(codegen::IsaLevel::kAvx2);
     return options;
   }
 
