@@ -1,0 +1,26 @@
+// What clikart-mca looks at when nobody says.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "clikart/codegen/target.h"
+#include "clikart/ir/kernel_spec.h"
+
+namespace clikart::bench {
+
+// What the main loops of a kernel are to reach.
+struct McaGoals {
+  std::optional<double> share;     // percent of the limit
+  std::optional<double> products;  // tile products for each tile load
+};
+
+struct McaCase {
+  ir::KernelSpec spec;
+  codegen::IsaLevel level;
+  McaGoals goals;
+};
+
+std::vector<McaCase> McaCases();
+
+}  // namespace clikart::bench
