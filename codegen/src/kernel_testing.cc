@@ -257,6 +257,15 @@ int64_t FirstBeyondBound(const Problem& problem, std::span<const float> sums) {
   return first;
 }
 
+void ReportStrayWrite(int64_t row, int64_t at, int64_t row_bytes, std::string* stray_write) {
+  const std::string text = absl::StrCat("byte ", at, " of row ", row, " was written, which has ", row_bytes);
+  if (stray_write == nullptr) {
+    ADD_FAILURE() << text;
+  } else {
+    *stray_write = text;
+  }
+}
+
 std::vector<std::byte> RunGuarded(const LoadedKernel& kernel, const Problem& problem, GuardedBuffer::Edge edge,
                                   int64_t tile_rows, int64_t tile_panels, std::string* stray_write) {
   constexpr std::byte kCanary{0xA5};
@@ -332,13 +341,7 @@ std::vector<std::byte> RunGuarded(const LoadedKernel& kernel, const Problem& pro
     if (y_row > 0) std::memcpy(result.data() + i * y_row, y.data() + i * y_stride, y_row);
     if (i + 1 == problem.rows) continue;
     for (int64_t at = y_row; at < y_stride; ++at) {
-      if (y.data()[i * y_stride + at] == kCanary) continue;
-      const std::string text = absl::StrCat("byte ", at, " of row ", i, " was written, which has ", y_row);
-      if (stray_write == nullptr) {
-        ADD_FAILURE() << text;
-      } else {
-        *stray_write = text;
-      }
+      if (y.data()[i * y_stride + at] != kCanary) ReportStrayWrite(i, at, y_row, stray_write);
     }
   }
   return result;

@@ -90,9 +90,11 @@ std::vector<std::byte> Reference(const Problem& problem);
 // Index of the first of such sums that is further from the exact one than rule 5 allows, or -1.
 int64_t FirstBeyondBound(const Problem& problem, std::span<const float> sums);
 
+// Says so in `stray_write`, or fails the current test where that is null.
+void ReportStrayWrite(int64_t row, int64_t at, int64_t row_bytes, std::string* stray_write);
+
 // Runs the problem in tiles with every buffer between guard pages and canaries in the gaps of y;
-// answers what Reference does. A write outside y's columns is described in `stray_write`; where that is
-// null it fails the current test.
+// answers what Reference does. A write outside y's columns goes to ReportStrayWrite.
 std::vector<std::byte> RunGuarded(const LoadedKernel& kernel, const Problem& problem, GuardedBuffer::Edge edge,
                                   int64_t tile_rows, int64_t tile_panels, std::string* stray_write = nullptr);
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "clikart/codegen/kernel.h"
@@ -42,10 +43,15 @@ QuantPart RandomPart(const ir::KernelSpec& spec, int64_t rows, uint64_t seed);
 QuantProblem RandomQuantProblem(const ir::KernelSpec& spec, int64_t rows, std::vector<int64_t> part_rows,
                                 uint64_t seed);
 
+// Swaps some of the values for ones that try the arithmetic: inputs that are zero, subnormal, huge or not
+// finite, scales of any bits, zero points at the ends of their range, codes that are all one extreme.
+void MakeExtreme(QuantProblem& problem, uint64_t seed);
+
 struct QuantLaunch {
   const EmittedKernel* kernel = nullptr;  // null: the portable emitter's for the baseline
   GuardedBuffer::Edge edge = GuardedBuffer::Edge::kEnd;
   int64_t tile_rows = 1000, tile_panels = 1000;
+  std::string* stray_write = nullptr;  // as in RunGuarded
 };
 // [rows, outputs] as float.
 std::vector<float> RunQuant(const QuantProblem& problem, const QuantLaunch& launch = {});
