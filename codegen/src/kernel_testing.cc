@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "clikart/ir/panel_layout.h"
 #include "gtest/gtest.h"
 
@@ -26,13 +28,33 @@ size_t RoundToPages(size_t bytes) {
 
 }  // namespace
 
-std::vector<Target> RunnableTargets() {
+namespace {
+
+std::vector<Target> FindTargets() {
   const CpuidRecord cpuid = CpuidRecord::Host();
   std::vector<Target> targets;
+  if (const char* const wanted = std::getenv("CLIKART_TEST_LEVELS")) {
+    for (const std::string& name : std::vector<std::string>(absl::StrSplit(wanted, ','))) {
+      const absl::StatusOr<IsaLevel> level = ParseIsaLevel(name);
+      if (!level.ok() || Detect(cpuid, *level).level() != *level) {
+        std::fprintf(stderr, "CLIKART_TEST_LEVELS: \"%s\" is no level of this CPU\n", name.c_str());
+        std::exit(2);
+      }
+      targets.push_back(Detect(cpuid, *level));
+    }
+    return targets;
+  }
   for (const IsaLevel level : AllIsaLevels()) {
     const Target target = Detect(cpuid, level);
     if (targets.empty() || !(targets.back() == target)) targets.push_back(target);
   }
+  return targets;
+}
+
+}  // namespace
+
+std::span<const Target> RunnableTargets() {
+  static const std::vector<Target> targets = FindTargets();
   return targets;
 }
 
@@ -314,7 +336,8 @@ std::vector<std::byte> RunGuarded(const LoadedKernel& kernel, const Problem& pro
   std::memset(y.data(), static_cast<int>(kCanary), y.bytes());
 
   const KernelImage& image = kernel.image();
-  const int64_t scratch_bytes = ScratchBytes(spec, image.schedule, tile_rows, tile_panels);
+  const int64_t scratch_bytes =
+      ScratchBytes(spec, image.schedule, std::min(tile_rows, problem.rows), std::min(tile_panels, layout.Panels()));
   GuardedBuffer scratch((scratch_bytes + 63) / 64 * 64, edge);
   std::memset(scratch.data(), 0xFF, scratch.bytes());
 

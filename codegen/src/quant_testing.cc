@@ -79,6 +79,11 @@ int64_t GroupOf(const ir::KernelSpec& spec, const QuantPart& part, int64_t k) {
   return spec.scheme->group_size == -1 ? 0 : k / spec.scheme->group_size;
 }
 
+// Where to start looking for a group's columns.
+int64_t FirstOf(const ir::KernelSpec& spec, const QuantPart& part, int64_t group) {
+  return part.g_idx.empty() && spec.scheme->group_size > 0 ? group * spec.scheme->group_size : 0;
+}
+
 int32_t ZeroPoint(const ir::KernelSpec& spec, const QuantPart& part, int64_t row, int64_t group) {
   if (!part.zero_points.empty()) return part.zero_points[static_cast<size_t>(row * Groups(spec) + group)];
   return spec.scheme->codebook == ir::Codebook::kInteger && spec.scheme->bits == 4 ? 8 : 0;
@@ -102,8 +107,11 @@ float OneWeightOnly(const QuantProblem& problem, int64_t m, int64_t n) {
   float acc = 0.0f;
   for (int64_t group = 0; group < Groups(spec); ++group) {
     float t = 0.0f;
-    for (int64_t k = 0; k < spec.k; ++k) {
-      if (GroupOf(spec, *part, k) != group) continue;
+    for (int64_t k = FirstOf(spec, *part, group); k < spec.k; ++k) {
+      if (GroupOf(spec, *part, k) != group) {
+        if (part->g_idx.empty()) break;
+        continue;
+      }
       t = std::fma(problem.x[static_cast<size_t>(m * spec.k + k)], Difference(spec, *part, row, k), t);
     }
     acc = std::fma(t, Scale(spec, *part, row, group), acc);
@@ -124,8 +132,12 @@ float OneRowInt8(const QuantProblem& problem, int64_t m, int64_t n) {
   float acc = 0.0f;
   for (int64_t group = 0; group < Groups(spec); ++group) {
     int64_t dot = 0;
-    for (int64_t k = 0; k < spec.k; ++k) {
-      if (GroupOf(spec, *part, k) != group || s == 0.0f) continue;
+    for (int64_t k = FirstOf(spec, *part, group); k < spec.k; ++k) {
+      if (GroupOf(spec, *part, k) != group) {
+        if (part->g_idx.empty()) break;
+        continue;
+      }
+      if (s == 0.0f) continue;
       const float code = std::nearbyint(std::min(std::max(x[k] / s, -127.0f), 127.0f));
       dot += static_cast<int64_t>(code) * static_cast<int64_t>(Difference(spec, *part, row, k));
     }
@@ -151,6 +163,7 @@ float Rounded(const QuantProblem& problem, float value) {
   if (spec.requantize) {
     const double low = spec.y == ir::DType::kInt8 ? -128 : 0;
     const double code = std::nearbyint(value / problem.output_scale) + static_cast<double>(problem.output_zero_point);
+    if (std::isnan(code)) return static_cast<float>(low);  // no code stands for it
     return static_cast<float>(std::min(std::max(code, low), low + 255));
   }
   std::byte element[4];

@@ -1,0 +1,110 @@
+#include "check.h"
+
+#include <bit>
+#include <cmath>
+#include <memory>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "fault.h"
+#include "quant_testing.h"
+
+namespace clikart::codegen {
+namespace {
+
+Verdict Wrong(std::string text) { return {Verdict::Kind::kWrong, std::move(text)}; }
+
+// The fastest oracle that is not the code under test.
+EmittedKernel Oracle(const ir::KernelSpec& spec) {
+  const Target target = Detect(CpuidRecord::Host(IsaLevel::kAvx2), IsaLevel::kAvx2);
+  return std::get<EmittedKernel>(FindEmitter("portable")->Emit(spec, target));
+}
+
+std::string At(const ir::KernelSpec& spec, int64_t index) {
+  return absl::StrCat("row ", index / spec.outputs(), " column ", index % spec.outputs());
+}
+
+// Runs one kernel on a problem; what stopped it goes to `fault`.
+std::vector<std::byte> Run(const EmittedKernel& kernel, const Problem& problem, const Case& c, std::string& fault) {
+  std::vector<std::byte> got;
+  std::string stray;
+  const LoadedKernel loaded(kernel);
+  fault = CatchFault([&] { got = RunGuarded(loaded, problem, c.edge, c.tile_rows, c.tile_panels, &stray); });
+  if (fault.empty()) fault = stray;
+  return got;
+}
+
+Verdict CheckFloat(const Case& c, const EmittedKernel& kernel) {
+  const Problem problem = RandomProblem(c.spec, c.rows, c.values, c.seed);
+  std::string fault;
+  const std::vector<std::byte> got = Run(kernel, problem, c, fault);
+  if (!fault.empty()) return Wrong(fault);
+  std::vector<std::byte> wanted;
+  if (c.emitter == "portable") {
+    wanted = Reference(problem);
+  } else {
+    wanted = RunGuarded(LoadedKernel(Oracle(c.spec)), problem, c.edge, std::max<int64_t>(1, c.rows), 1 << 20);
+  }
+  const int64_t at = FirstDifference(c.spec.y, got, wanted);
+  if (at < 0) return {};
+  const auto size = static_cast<int64_t>(ir::SizeOf(c.spec.y));
+  return Wrong(absl::StrCat(At(c.spec, at), " is ", LoadElement(c.spec.y, got.data() + at * size), ", expected ",
+                            LoadElement(c.spec.y, wanted.data() + at * size)));
+}
+
+Verdict CheckQuantized(const Case& c, const EmittedKernel& kernel) {
+  QuantProblem problem = RandomQuantProblem(c.spec, c.rows, PartRows(c), c.seed);
+  if (c.values == Values::kExtreme) MakeExtreme(problem, c.seed);
+  std::vector<float> got;
+  std::string stray;
+  const std::string fault = CatchFault([&] {
+    got = RunQuant(problem, {.kernel = &kernel,
+                             .edge = c.edge,
+                             .tile_rows = c.tile_rows,
+                             .tile_panels = c.tile_panels,
+                             .stray_write = &stray});
+  });
+  if (!fault.empty()) return Wrong(fault);
+  if (!stray.empty()) return Wrong(stray);
+  const EmittedKernel oracle = Oracle(c.spec);
+  const std::vector<float> wanted =
+      c.emitter == "portable" ? WordByWord(problem) : RunQuant(problem, {.kernel = &oracle});
+  if (got.size() != wanted.size()) return Wrong("another number of results");
+  for (size_t i = 0; i < got.size(); ++i) {
+    const bool same = std::bit_cast<uint32_t>(got[i]) == std::bit_cast<uint32_t>(wanted[i]);
+    if (same || (std::isnan(got[i]) && std::isnan(wanted[i]))) continue;
+    return Wrong(absl::StrCat(At(c.spec, static_cast<int64_t>(i)), " is ", got[i], ", expected ", wanted[i]));
+  }
+  return {};
+}
+
+}  // namespace
+
+Verdict Check(const Case& c, const Emitter& emitter) {
+  auto emitted = emitter.Emit(c.spec, c.target);
+  if (const auto* rejection = std::get_if<Rejection>(&emitted)) return {Verdict::Kind::kRejected, rejection->detail};
+  const auto& kernel = std::get<EmittedKernel>(emitted);
+  const bool floats =
+      c.spec.contraction == ir::Contraction::kFloat || c.spec.contraction == ir::Contraction::kDepthwise;
+  return floats ? CheckFloat(c, kernel) : CheckQuantized(c, kernel);
+}
+
+Case Shrink(Case c, const Emitter& emitter) {
+  // Each step makes something smaller; the limit is for kernels that take long to emit.
+  for (int tries = 0; tries < 500;) {
+    bool shrunk = false;
+    for (const Case& other : Simpler(c)) {
+      ++tries;
+      if (Check(other, emitter).kind != Verdict::Kind::kWrong) continue;
+      c = other;
+      shrunk = true;
+      break;
+    }
+    if (!shrunk) break;
+  }
+  return c;
+}
+
+}  // namespace clikart::codegen
