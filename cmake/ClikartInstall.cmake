@@ -10,7 +10,7 @@ add_library(clikart::clikart ALIAS clikart)
 target_link_libraries(clikart INTERFACE clikart_runtime)
 target_compile_features(clikart INTERFACE cxx_std_20)
 
-set(clikart_floors clikart_ir clikart_codegen clikart_runtime)
+set(clikart_floors clikart_ir clikart_codegen clikart_cache clikart_runtime)
 foreach(floor ${clikart_floors})
   string(REPLACE "clikart_" "" export_name ${floor})
   set_target_properties(${floor} PROPERTIES EXPORT_NAME ${export_name})
