@@ -58,17 +58,34 @@ std::span<const Target> RunnableTargets() {
   return targets;
 }
 
+namespace {
+
+// The spec with its weights packed in every way that it allows, for every target.
+std::vector<std::pair<ir::KernelSpec, Target>> Candidates(const ir::KernelSpec& spec) {
+  std::vector<std::pair<ir::KernelSpec, Target>> candidates;
+  for (const int interleave : {1, 2, 4}) {
+    ir::KernelSpec packed = spec;
+    packed.interleave = interleave;
+    if (!packed.Verify().ok()) continue;
+    for (const Target& target : RunnableTargets()) candidates.emplace_back(packed, target);
+  }
+  return candidates;
+}
+
+}  // namespace
+
 std::vector<EmittedKernel> RunnableKernels(const Emitter& emitter, const ir::KernelSpec& spec) {
   std::vector<EmittedKernel> kernels;
-  for (const Target& target : RunnableTargets()) {
-    auto emitted = emitter.Emit(spec, target);
+  for (const auto& [packed, target] : Candidates(spec)) {
+    auto emitted = emitter.Emit(packed, target);
     if (const auto* rejection = std::get_if<Rejection>(&emitted)) {
       EXPECT_EQ(rejection->reason, RejectReason::kIsaTooOld) << rejection->detail << ": " << spec.ToString();
       continue;
     }
     auto& kernel = std::get<EmittedKernel>(emitted);
     const auto same = [&](const EmittedKernel& other) {
-      return other.code == kernel.code && other.run == kernel.run && other.schedule == kernel.schedule;
+      return other.spec == kernel.spec && other.code == kernel.code && other.run == kernel.run &&
+             other.schedule == kernel.schedule;
     };
     if (std::none_of(kernels.begin(), kernels.end(), same)) kernels.push_back(std::move(kernel));
   }
@@ -312,7 +329,7 @@ std::vector<std::byte> RunGuarded(const LoadedKernel& kernel, const Problem& pro
     offsets.as<int64_t>()[i] = problem.taps[i] < 0 ? kZeroTap : problem.taps[i] * x_stride;
   }
 
-  const ir::PanelLayout layout = ir::LayoutOf(spec);
+  const ir::PanelLayout layout = ir::LayoutOf(kernel.image().spec);
   GuardedBuffer weights(layout.TotalBytes(), edge);
   std::memset(weights.data(), 0, weights.bytes());
   for (int64_t panel = 0; panel < layout.Panels(); ++panel) {

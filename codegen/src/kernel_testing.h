@@ -20,8 +20,8 @@ namespace clikart::codegen {
 // ("avx512,amx"), these alone; a program ends at once where the CPU lacks one, so none is skipped in silence.
 std::span<const Target> RunnableTargets();
 
-// Every different kernel that the emitter makes of `spec` for these targets; none where they are all too
-// old for it. Any other rejection fails the current test.
+// Every different kernel that the emitter makes of `spec` for these targets, its weights packed in every way
+// that it allows; none where the targets are all too old for it. Any other rejection fails the current test.
 std::vector<EmittedKernel> RunnableKernels(const Emitter& emitter, const ir::KernelSpec& spec);
 
 // `bytes` of memory that touch a guard page at their end or at their start.

@@ -277,7 +277,7 @@ int32_t Avx2Code::Widen(const Packing& weights) {
   mov(to, Argument(offsetof(WidenArgs, out)));
   mov(steps, Argument(offsetof(WidenArgs, steps)));
   sub(steps, weights.interleave);
-  jl(rest);
+  jl(rest, T_NEAR);
   L(step);
   widen(weights.interleave);
   add(from, weights.interleave * weights.DepthBytes());
@@ -287,7 +287,7 @@ int32_t Avx2Code::Widen(const Packing& weights) {
   L(rest);
   if (weights.interleave > 1) {
     add(steps, weights.interleave);
-    jz(done);
+    jz(done, T_NEAR);
     widen(1);
   }
   L(done);

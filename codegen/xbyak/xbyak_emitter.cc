@@ -56,6 +56,10 @@ std::variant<EmittedKernel, Rejection> XbyakFloatEmitter::Emit(const ir::KernelS
                        absl::StrCat(std::string(ir::Name(dtype)), ", and this emitter takes float types")};
     }
   }
+  if (spec.product != ir::Product::kFma) {
+    return Rejection{RejectReason::kProduct,
+                     absl::StrCat(std::string(ir::Name(spec.product)), ", and this emitter multiplies with fma")};
+  }
   if (!target.Has(Feature::kAvx2)) {
     return Rejection{RejectReason::kIsaTooOld, absl::StrCat("the target is ", target.ToString(),
                                                             ", and this emitter needs avx2 (AVX2, FMA, F16C)")};

@@ -1,6 +1,7 @@
 #include "clikart/ir/kernel_spec.h"
 
 #include <array>
+#include <limits>
 #include <vector>
 
 #include "fnv.h"
@@ -13,7 +14,7 @@ constexpr std::array<std::string_view, 2> kAccessNames = {"dense", "indirect"};
 constexpr std::array<std::string_view, 5> kContractionNames = {"float", "weight_only", "row_int8", "integer",
                                                                "depthwise"};
 constexpr std::array<std::string_view, 2> kBiasNames = {"none", "f32"};
-constexpr std::array<std::string_view, 2> kMathNames = {"native", "exact"};
+constexpr std::array<std::string_view, 4> kProductNames = {"fma", "dot_bf16", "tile_bf16", "tile_f16"};
 constexpr std::array<std::string_view, 2> kOrderNames = {"natural", "g_idx"};
 constexpr std::array<std::string_view, 2> kOutputNames = {"real", "requantized"};
 
@@ -62,6 +63,14 @@ class FieldReader {
     const std::string_view text = Next(name);
     if (!status_.ok()) return;
     if (!ParseInteger(text, value)) Fail(name, Text("\"", text, "\" is not a number"));
+  }
+
+  void Read(std::string_view name, int& value) {
+    int64_t wide = value;
+    Read(name, wide);
+    if (!status_.ok()) return;
+    if (wide < 0 || wide > std::numeric_limits<int>::max()) return Fail(name, Text(wide, " is out of range"));
+    value = static_cast<int>(wide);
   }
 
   void Read(std::string_view name, DType& value) {
@@ -156,6 +165,25 @@ absl::Status VerifyDTypes(const KernelSpec& spec) {
   return absl::OkStatus();
 }
 
+absl::Status VerifyProduct(const KernelSpec& spec) {
+  const int interleave = spec.interleave;
+  if (interleave != 1 && interleave != 2 && interleave != 4)
+    return FieldError("interleave", Text(interleave), "1, 2 or 4");
+  const bool packs = spec.contraction == Contraction::kFloat || spec.contraction == Contraction::kInteger;
+  const int most = packs ? 4 / static_cast<int>(SizeOf(spec.w)) : 1;
+  if (interleave > most)
+    return FieldError("interleave", Text(interleave), Text("at most ", most, " for these weights"));
+  if (spec.product == Product::kFma) return absl::OkStatus();
+  const std::string_view product = Name(spec.product);
+  const DType dtype = spec.product == Product::kTileF16 ? DType::kFloat16 : DType::kBFloat16;
+  if (spec.contraction != Contraction::kFloat) return FieldError("product", product, "fma for this contraction");
+  if (spec.x != dtype || spec.w != dtype) {
+    return FieldError("product", product, Text("fma for ", Name(spec.x), " by ", Name(spec.w)));
+  }
+  if (interleave != 2) return FieldError("interleave", Text(interleave), Text("2 for product ", product));
+  return absl::OkStatus();
+}
+
 absl::Status VerifyQuantization(const KernelSpec& spec) {
   const bool has_scheme = spec.contraction == Contraction::kWeightOnly || spec.contraction == Contraction::kRowInt8;
   if (has_scheme != spec.scheme.has_value()) {
@@ -180,12 +208,14 @@ absl::Status VerifyQuantization(const KernelSpec& spec) {
 
 }  // namespace
 
+std::string_view Name(Product product) { return kProductNames[static_cast<size_t>(product)]; }
+
 std::string KernelSpec::ToString() const {
   return Text("kind=", kContractionNames[static_cast<size_t>(contraction)],
               " access=", kAccessNames[static_cast<size_t>(access)], " n=", n, " k=", k, " taps=", taps,
               " x=", ShortName(x), " w=", ShortName(w), " y=", ShortName(y),
               " bias=", kBiasNames[static_cast<size_t>(bias)], " act=", ActivationText(activation),
-              " math=", kMathNames[static_cast<size_t>(math)], " scheme=", SchemeText(scheme),
+              " product=", Name(product), " interleave=", interleave, " scheme=", SchemeText(scheme),
               " order=", kOrderNames[act_order], " out=", kOutputNames[requantize]);
 }
 
@@ -202,7 +232,8 @@ absl::StatusOr<KernelSpec> KernelSpec::Parse(std::string_view text) {
   reader.Read("y", spec.y);
   reader.Read("bias", kBiasNames, spec.bias);
   reader.Read("act", spec.activation);
-  reader.Read("math", kMathNames, spec.math);
+  reader.Read("product", kProductNames, spec.product);
+  reader.Read("interleave", spec.interleave);
   reader.Read("scheme", spec.scheme);
   reader.Read("order", kOrderNames, spec.act_order);
   reader.Read("out", kOutputNames, spec.requantize);
@@ -213,7 +244,8 @@ absl::StatusOr<KernelSpec> KernelSpec::Parse(std::string_view text) {
 absl::Status KernelSpec::Verify() const {
   if (absl::Status status = VerifySizes(*this); !status.ok()) return status;
   if (absl::Status status = VerifyQuantization(*this); !status.ok()) return status;
-  return VerifyDTypes(*this);
+  if (absl::Status status = VerifyDTypes(*this); !status.ok()) return status;
+  return VerifyProduct(*this);
 }
 
 uint64_t KernelSpec::Hash() const {

@@ -56,11 +56,12 @@ KernelSpec DepthwiseSpec() {
 }
 
 // Fails to compile when KernelSpec gains a field, so that nobody adds one without its mutation below.
-constexpr int kFields = 14;
+constexpr int kFields = 15;
 void CountFields(const KernelSpec& spec) {
-  const auto& [contraction, access, n, k, taps, x, w, y, bias, activation, math, scheme, act_order, requantize] = spec;
+  const auto& [contraction, access, n, k, taps, x, w, y, bias, activation, product, interleave, scheme, act_order,
+               requantize] = spec;
   (void)contraction, (void)access, (void)n, (void)k, (void)taps, (void)x, (void)w, (void)y, (void)bias;
-  (void)activation, (void)math, (void)scheme, (void)act_order, (void)requantize;
+  (void)activation, (void)product, (void)interleave, (void)scheme, (void)act_order, (void)requantize;
 }
 
 std::vector<std::function<void(KernelSpec&)>> FieldMutations() {
@@ -75,7 +76,8 @@ std::vector<std::function<void(KernelSpec&)>> FieldMutations() {
       [](KernelSpec& s) { s.y = DType::kFloat16; },
       [](KernelSpec& s) { s.bias = BiasKind::kNone; },
       [](KernelSpec& s) { s.activation = Activation::kSilu; },
-      [](KernelSpec& s) { s.math = MathMode::kExact; },
+      [](KernelSpec& s) { s.product = Product::kTileBf16; },
+      [](KernelSpec& s) { s.interleave = 2; },
       [](KernelSpec& s) { s.scheme = QuantScheme{.bits = 8}; },
       [](KernelSpec& s) { s.act_order = true; },
       [](KernelSpec& s) { s.requantize = true; },
@@ -140,10 +142,48 @@ TEST(KernelSpecTest, EveryEnumValueSurvivesTheText) {
   }
 }
 
+TEST(KernelSpecTest, EveryProductSurvivesTheText) {
+  for (auto product : {Product::kFma, Product::kDotBf16, Product::kTileBf16, Product::kTileF16}) {
+    KernelSpec spec = FloatSpec();
+    spec.x = spec.w = product == Product::kTileF16 ? DType::kFloat16 : DType::kBFloat16;
+    spec.product = product;
+    spec.interleave = 2;
+    EXPECT_TRUE(spec.Verify().ok()) << spec.Verify();
+    EXPECT_EQ(KernelSpec::Parse(spec.ToString()).value(), spec);
+  }
+}
+
+TEST(KernelSpecTest, VerifyNamesAProductOrInterleaveThatDoesNotFit) {
+  const auto message = [](KernelSpec spec, const std::function<void(KernelSpec&)>& mutate) {
+    mutate(spec);
+    return std::string(spec.Verify().message());
+  };
+  const auto bf16 = [](KernelSpec& s) {
+    s.x = s.w = DType::kBFloat16;
+    s.product = Product::kDotBf16;
+    s.interleave = 2;
+  };
+  EXPECT_EQ(message(FloatSpec(), bf16), "");
+  EXPECT_THAT(message(FloatSpec(), [](KernelSpec& s) { s.interleave = 3; }), HasSubstr("interleave is 3"));
+  EXPECT_THAT(message(FloatSpec(), [](KernelSpec& s) { s.interleave = 2; }), HasSubstr("interleave is 2"));
+  EXPECT_THAT(message(WeightOnlySpec(), [](KernelSpec& s) { s.interleave = 4; }), HasSubstr("interleave is 4"));
+  EXPECT_EQ(message(IntegerSpec(), [](KernelSpec& s) { s.interleave = 4; }), "");
+  EXPECT_THAT(message(FloatSpec(), [&](KernelSpec& s) { bf16(s), s.interleave = 4; }), HasSubstr("interleave is 4"));
+  EXPECT_THAT(message(FloatSpec(), [&](KernelSpec& s) { bf16(s), s.interleave = 1; }), HasSubstr("interleave is 1"));
+  EXPECT_THAT(message(FloatSpec(), [&](KernelSpec& s) { bf16(s), s.x = DType::kFloat32; }),
+              HasSubstr("product is dot_bf16"));
+  EXPECT_THAT(message(FloatSpec(), [&](KernelSpec& s) { bf16(s), s.product = Product::kTileF16; }),
+              HasSubstr("product is tile_f16"));
+  EXPECT_THAT(message(IntegerSpec(), [](KernelSpec& s) { s.product = Product::kTileBf16; }),
+              HasSubstr("product is tile_bf16"));
+  EXPECT_THAT(message(DepthwiseSpec(), [&](KernelSpec& s) { bf16(s), s.interleave = 1; }),
+              HasSubstr("product is dot_bf16"));
+}
+
 TEST(KernelSpecTest, TheTextIsStable) {
   KernelSpec spec = WeightOnlySpec();
   EXPECT_THAT(spec.ToString(), HasSubstr("kind=weight_only access=dense n=96 k=40 taps=1 x=f32 w=u8 y=f32 bias=none"));
-  EXPECT_THAT(spec.ToString(), HasSubstr("math=native scheme=int4_g32_asym order=natural out=real"));
+  EXPECT_THAT(spec.ToString(), HasSubstr("product=fma interleave=1 scheme=int4_g32_asym order=natural out=real"));
 }
 
 TEST(KernelSpecTest, ParseNamesTheFieldThatIsWrong) {
@@ -163,6 +203,9 @@ TEST(KernelSpecTest, ParseNamesTheFieldThatIsWrong) {
       {replaced("n=96 ", ""), "n: found \"k=40\""},
       {replaced("x=f32", "x=float32"), "x: \"float32\""},
       {replaced("act=gelu@", "act=gelu@0"), "another formula"},
+      {replaced("product=fma", "product=mul"), "product: found \"mul\""},
+      {replaced("interleave=1", "interleave=two"), "interleave: \"two\""},
+      {replaced("interleave=1", "interleave=4294967297"), "interleave: 4294967297"},
       {replaced("act=gelu", "act=golu"), "unknown activation"},
       {replaced("scheme=none", "scheme=int3"), "int3"},
       {replaced("scheme=none", "scheme=fp4_g32_e8m0"), "expected mxfp4"},

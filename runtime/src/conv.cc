@@ -122,7 +122,6 @@ absl::StatusOr<std::shared_ptr<Conv>> Conv::Create(int64_t in_channels, int64_t 
   traits.spec.w = options.dtype;
   traits.spec.bias = options.bias ? ir::BiasKind::kFloat32 : ir::BiasKind::kNone;
   traits.spec.activation = options.activation;
-  traits.spec.math = ProcessMath();
   CLIKART_RETURN_IF_ERROR(CheckLayer(label, in_channels, out_channels, options.bias, traits.spec));
   Shape weight = {out_channels, in_channels / options.groups};
   weight.insert(weight.end(), options.kernel_size.begin(), options.kernel_size.end());

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "clikart/codegen/product.h"
+#include "environment.h"
 #include "parallel.h"
 #include "status_macros.h"
 
@@ -15,11 +17,16 @@ constexpr int64_t kPackBytes = 256 << 10;
 
 }  // namespace
 
+KernelSet::KernelSet(const ir::KernelSpec& base) : base_(base) {
+  base_.interleave = codegen::InterleaveFor(base.contraction, base.w, HostTarget(), ProcessMath());
+}
+
 absl::StatusOr<const Kernel*> KernelSet::Compile(DType x, DType y) {
   const size_t index = Index(x, y);
   ir::KernelSpec spec = base_;
   spec.x = x;
   spec.y = y;
+  spec.product = codegen::ProductFor(spec, HostTarget(), ProcessMath());
   // Of several callers the cache lets one compile; the first to come back sets the entry.
   CLIKART_ASSIGN_OR_RETURN(std::shared_ptr<const Kernel> kernel, KernelCache::Instance().GetOrCompile(spec));
   const auto* owner = new std::shared_ptr<const Kernel>(std::move(kernel));

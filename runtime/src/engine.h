@@ -25,8 +25,9 @@ namespace clikart {
 // calls are one atomic load.
 class KernelSet {
  public:
-  // `base` with its x and y left open. Integer contractions give y as kFloat32 or, requantized, as x.
-  explicit KernelSet(const ir::KernelSpec& base) : base_(base) {}
+  // `base` with its x, y and product left open: they differ from input to input. How weights are packed does
+  // not, so its interleave is set here. Integer contractions give y as kFloat32 or, requantized, as x.
+  explicit KernelSet(const ir::KernelSpec& base);
   ~KernelSet();
   KernelSet(const KernelSet&) = delete;
   KernelSet& operator=(const KernelSet&) = delete;
@@ -52,7 +53,7 @@ class KernelSet {
   static size_t Index(DType x, DType y) { return 2 * static_cast<size_t>(x) + (x == y ? 0 : 1); }
   absl::StatusOr<const Kernel*> Compile(DType x, DType y);
 
-  const ir::KernelSpec base_;
+  ir::KernelSpec base_;  // constant once constructed
   std::array<std::atomic<const Kernel*>, kEntries> ready_{};
   // Each is set once. No mutex guards them: a fork during a compilation would leave the child a locked one.
   std::array<std::atomic<const std::shared_ptr<const Kernel>*>, kEntries> owned_{};

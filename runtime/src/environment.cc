@@ -134,7 +134,7 @@ absl::StatusOr<Environment> Environment::Parse(GetEnv getenv) {
     }
   }
   reader.Choice("VERBOSE", {"0", "1", "2", "3"}, [&](size_t i) { environment.verbose = static_cast<int>(i); });
-  reader.Choice("MATH", {"native", "exact"}, [&](size_t i) { environment.math = static_cast<ir::MathMode>(i); });
+  reader.Choice("MATH", {"native", "exact"}, [&](size_t i) { environment.math = static_cast<codegen::MathMode>(i); });
   reader.Flag("STRICT", environment.strict);
   reader.Flag("PERF_MAP", environment.perf_map);
   if (!reader.status().ok()) return reader.status();
@@ -172,6 +172,11 @@ const codegen::Target& HostTarget() {
     return found;
   }();
   return target;
+}
+
+codegen::MathMode ProcessMath() {
+  const auto& environment = Environment::Get();
+  return environment.ok() ? environment->math : codegen::MathMode::kNative;
 }
 
 absl::Status CheckEnvironment() { return Environment::Get().status(); }

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "clikart/codegen/product.h"
 #include "clikart/codegen/target.h"
-#include "clikart/ir/kernel_spec.h"
 
 namespace clikart {
 
@@ -20,12 +20,12 @@ struct Environment {
   int64_t cache_bytes = 64 << 20;                   // CACHE_SIZE, accepts K, M, G
   codegen::IsaLevel max_isa = codegen::kWidestIsa;  // MAX_ISA
   bool max_isa_given = false;
-  std::string emitter = "auto";               // EMITTER
-  std::optional<int> num_threads;             // NUM_THREADS
-  int verbose = 0;                            // VERBOSE
-  ir::MathMode math = ir::MathMode::kNative;  // MATH
-  bool strict = false;                        // STRICT
-  bool perf_map = false;                      // PERF_MAP
+  std::string emitter = "auto";                         // EMITTER
+  std::optional<int> num_threads;                       // NUM_THREADS
+  int verbose = 0;                                      // VERBOSE
+  codegen::MathMode math = codegen::MathMode::kNative;  // MATH
+  bool strict = false;                                  // STRICT
+  bool perf_map = false;                                // PERF_MAP
 
   // Of this process, read on first use; the error of a bad value is returned on every call.
   static const absl::StatusOr<Environment>& Get();
@@ -35,6 +35,9 @@ struct Environment {
 // This machine as read under MAX_ISA, and the process's target.
 const codegen::CpuidRecord& HostCpuid();
 const codegen::Target& HostTarget();
+
+// MATH. A bad setting shows when a kernel is asked for.
+codegen::MathMode ProcessMath();
 
 // One whole line to stderr when VERBOSE is at least `level` (0: always): "clikart: ...". One write, no
 // lock, errors ignored: safe on any thread and after fork.

@@ -38,7 +38,7 @@ TEST(EnvironmentTest, Defaults) {
   EXPECT_EQ(environment->emitter, "auto");
   EXPECT_EQ(environment->num_threads, std::nullopt);
   EXPECT_EQ(environment->verbose, 0);
-  EXPECT_EQ(environment->math, ir::MathMode::kNative);
+  EXPECT_EQ(environment->math, codegen::MathMode::kNative);
   EXPECT_FALSE(environment->strict);
   EXPECT_FALSE(environment->perf_map);
   EXPECT_EQ(With({})->cache_dir, "");
@@ -65,7 +65,7 @@ TEST(EnvironmentTest, EverySetting) {
   EXPECT_EQ(environment->emitter, "xbyak");
   EXPECT_EQ(environment->num_threads, 12);
   EXPECT_EQ(environment->verbose, 2);
-  EXPECT_EQ(environment->math, ir::MathMode::kExact);
+  EXPECT_EQ(environment->math, codegen::MathMode::kExact);
   EXPECT_TRUE(environment->strict);
   EXPECT_TRUE(environment->perf_map);
   EXPECT_EQ(With({{"CLIKART_CACHE", "off"}})->cache, Environment::Cache::kOff);

@@ -39,11 +39,6 @@ WeightRows RowsOfWeight(const std::byte* data, int64_t rows, int64_t taps, int64
           .channels = channels};
 }
 
-ir::MathMode ProcessMath() {
-  const absl::StatusOr<Environment>& environment = Environment::Get();
-  return environment.ok() ? environment->math : ir::MathMode::kNative;
-}
-
 absl::Status CheckLayer(const std::string& layer, int64_t inputs, int64_t rows, bool bias, const ir::KernelSpec& spec) {
   if (inputs < 0 || rows < 0) {
     return absl::InvalidArgumentError(
@@ -96,7 +91,6 @@ absl::StatusOr<std::shared_ptr<Linear>> Linear::Create(int64_t in_features, int6
   traits.spec.w = options.dtype;
   traits.spec.bias = options.bias ? ir::BiasKind::kFloat32 : ir::BiasKind::kNone;
   traits.spec.activation = options.activation;
-  traits.spec.math = ProcessMath();
   CLIKART_RETURN_IF_ERROR(CheckLayer(LayerLabel("Linear", options.name, in_features, out_features), in_features,
                                      out_features, options.bias, traits.spec));
   traits.parameters.push_back(

@@ -41,9 +41,6 @@ class QLinearBody : public LayerBody {
 // The rows of a float weight [rows, depth] or [rows, channels, *kernel] in memory.
 WeightRows RowsOfWeight(const std::byte* data, int64_t rows, int64_t taps, int64_t channels, DType dtype);
 
-// CLIKART_MATH. A bad setting shows when a kernel is asked for.
-ir::MathMode ProcessMath();
-
 // Checks that all widths and options make a layer: sizes are not negative, a gated activation has even
 // rows and no bias, and the spec verifies. `layer` names it in the message.
 absl::Status CheckLayer(const std::string& layer, int64_t inputs, int64_t rows, bool bias, const ir::KernelSpec& spec);

@@ -133,7 +133,6 @@ absl::StatusOr<std::shared_ptr<QLinear>> QLinear::Create(int64_t in_features, in
   traits.spec.w = DType::kInt8;
   traits.spec.bias = options.bias ? ir::BiasKind::kFloat32 : ir::BiasKind::kNone;
   traits.spec.activation = options.activation;
-  traits.spec.math = ProcessMath();
   CLIKART_RETURN_IF_ERROR(CheckLayer(label, in_features, out_features, options.bias, traits.spec));
   traits.parameters.push_back({.name = "weight", .shape = {out_features, in_features}, .dtype = DType::kInt8});
   traits.parameters.push_back(

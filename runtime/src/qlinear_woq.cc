@@ -156,7 +156,6 @@ absl::StatusOr<std::shared_ptr<QLinearWoQ>> QLinearWoQ::Create(int64_t in_featur
   traits.spec.scheme = options.scheme;
   traits.spec.bias = options.bias ? ir::BiasKind::kFloat32 : ir::BiasKind::kNone;
   traits.spec.activation = options.activation;
-  traits.spec.math = ProcessMath();
   CLIKART_RETURN_IF_ERROR(CheckLayer(label, in_features, out_features, options.bias, traits.spec));
   traits.parameters = ParametersOf(in_features, out_features, options);
   return std::make_shared<QLinearWoQLayer>(options, std::make_shared<QLinearWoQBody>(std::move(traits)));

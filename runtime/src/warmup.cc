@@ -6,7 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "clikart/codegen/product.h"
 #include "clikart/runtime.h"
+#include "environment.h"
 #include "group_core.h"
 #include "layer_body.h"
 #include "serve.h"
@@ -131,9 +133,11 @@ absl::StatusOr<WarmupReport> Warmup(std::span<const std::string> signatures, con
   for (const std::string& signature : signatures) {
     const Clock::time_point start = Clock::now();
     WarmupItem item;
-    const absl::StatusOr<ir::KernelSpec> spec = ir::KernelSpec::Parse(signature.substr(0, signature.rfind('@')));
+    absl::StatusOr<ir::KernelSpec> spec = ir::KernelSpec::Parse(signature.substr(0, signature.rfind('@')));
     item.status = spec.status();
     if (spec.ok()) {
+      spec->interleave = codegen::InterleaveFor(spec->contraction, spec->w, HostTarget(), ProcessMath());
+      spec->product = codegen::ProductFor(*spec, HostTarget(), ProcessMath());
       const absl::StatusOr<std::shared_ptr<const Kernel>> kernel = KernelCache::Instance().GetOrCompile(*spec);
       item.status = kernel.status();
       if (kernel.ok()) item.kernel = (*kernel)->signature;

@@ -72,7 +72,7 @@ absl::StatusOr<WarmupReport> Warmup(Module& module, std::span<const std::pair<Sh
                                     const WarmupProgress& progress = {});
 
 // Compiles the kernels of a manifest: signatures as ListKernels() gave them in an earlier run, on this
-// machine or another one (the part that names ISA and emitter is decided anew). A line that does not
+// machine or another one (instructions, packing and emitter are decided anew). A line that does not
 // parse is listed with its error.
 absl::StatusOr<WarmupReport> Warmup(std::span<const std::string> signatures, const WarmupProgress& progress = {});
 

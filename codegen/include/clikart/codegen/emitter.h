@@ -19,6 +19,7 @@ enum class RejectReason : uint8_t {
   kIsaTooOld,        // the CPU (or CLIKART_MAX_ISA) lacks what the emitter needs
   kContractionKind,  // weight-only or integer contraction
   kDataType,
+  kProduct,  // the spec asks for an instruction that the emitter does not multiply with
   kCodeTooLarge,
   kExecutableMemory,  // the system refuses executable memory
   kDisabled,          // CLIKART_EMITTER says otherwise

@@ -34,7 +34,16 @@ enum class Contraction : uint8_t {
 };
 
 enum class BiasKind : uint8_t { kNone, kFloat32 };
-enum class MathMode : uint8_t { kNative, kExact };
+
+// The instruction that multiplies and adds. kFma is rule 1 to the bit; the others are rule 5, and one that
+// an emitter has no form of may be computed by rule 1.
+enum class Product : uint8_t {
+  kFma,
+  kDotBf16,   // vdpbf16ps: bf16 x bf16, two k steps at a time
+  kTileBf16,  // tdpbf16ps: the same over tiles
+  kTileF16,   // tdpfp16ps: f16 x f16
+};
+std::string_view Name(Product product);  // as in the text: "fma", "dot_bf16"
 
 struct KernelSpec {
   Contraction contraction = Contraction::kFloat;
@@ -47,7 +56,8 @@ struct KernelSpec {
   DType y = DType::kFloat32;
   BiasKind bias = BiasKind::kNone;
   Activation activation = Activation::kNone;
-  MathMode math = MathMode::kNative;
+  Product product = Product::kFma;
+  int interleave = 1;                 // k steps side by side in a packed lane, panel_layout.h: 1, 2 or 4
   std::optional<QuantScheme> scheme;  // kWeightOnly and kRowInt8
   bool act_order = false;             // weight_g_idx is given
   bool requantize = false;            // kInteger with an output scale

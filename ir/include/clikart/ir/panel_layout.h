@@ -54,10 +54,9 @@ struct PanelLayout {
   }
 };
 
-// How the weights of `spec` are packed. A depthwise contraction takes its taps one by one.
+// How the weights of `spec` are packed.
 inline PanelLayout LayoutOf(const KernelSpec& spec) {
-  const bool pairs = spec.w == DType::kBFloat16 && spec.contraction != Contraction::kDepthwise;
-  return {.n = spec.n, .depth = spec.depth(), .dtype = spec.w, .gated = spec.gated(), .interleave = pairs ? 2 : 1};
+  return {.n = spec.n, .depth = spec.depth(), .dtype = spec.w, .gated = spec.gated(), .interleave = spec.interleave};
 }
 
 }  // namespace clikart::ir
