@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
+#include <string_view>
 
 #include "clikart/codegen/target.h"
 #include "clikart/ir/kernel_spec.h"
@@ -16,6 +18,18 @@ struct Schedule {
   int64_t tile_panels = 0;  // most panels a tile should have
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
+
+// Every field by name, for who writes a schedule down and reads it back.
+struct ScheduleField {
+  std::string_view name;
+  int64_t Schedule::* value;
+};
+inline constexpr ScheduleField kScheduleFields[] = {
+    {"few_rows", &Schedule::few_rows},       {"row_block", &Schedule::row_block},
+    {"depth_block", &Schedule::depth_block}, {"tile_rows", &Schedule::tile_rows},
+    {"tile_panels", &Schedule::tile_panels},
+};
+static_assert(sizeof(Schedule) == std::size(kScheduleFields) * sizeof(int64_t), "a field is not listed");
 
 Schedule MakeSchedule(const ir::KernelSpec& spec, const Target& target);
 

@@ -1,0 +1,19 @@
+// The compiled drivers of generated code by name: a kernel that is kept outside of the process names its own.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "clikart/codegen/kernel.h"
+
+namespace clikart::codegen {
+
+struct Driver {
+  std::string_view name;
+  TileFunction run;
+};
+
+// Every driver that an emitter of code gives its kernels.
+std::span<const Driver> Drivers();
+
+}  // namespace clikart::codegen

@@ -1,0 +1,13 @@
+#include "clikart/codegen/driver.h"
+
+#include "depthwise_driver.h"
+#include "panel_driver.h"
+
+namespace clikart::codegen {
+
+std::span<const Driver> Drivers() {
+  static constexpr Driver drivers[] = {{"panels", &RunPanels}, {"depthwise", &RunDepthwise}};
+  return drivers;
+}
+
+}  // namespace clikart::codegen
