@@ -76,4 +76,10 @@ std::string_view Decoder::Opcode(const llvm::MCInst& instruction) const {
   return {name.data(), name.size()};
 }
 
+unsigned Decoder::OpcodeOf(std::string_view name) const {
+  unsigned opcode = 0;
+  while (instructions_->getName(opcode) != llvm::StringRef(name.data(), name.size())) ++opcode;
+  return opcode;
+}
+
 }  // namespace clikart::analysis

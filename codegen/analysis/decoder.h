@@ -38,6 +38,8 @@ class Decoder {
   std::string Print(const Decoded& decoded) const;
   // LLVM's name of the operation, operand kinds included: "VFMADD231PSZmb".
   std::string_view Opcode(const llvm::MCInst& instruction) const;
+  // The number behind such a name, which has to be one of LLVM's.
+  unsigned OpcodeOf(std::string_view name) const;
 
   const llvm::MCSubtargetInfo& cpu() const { return *cpu_; }
   const llvm::MCInstrInfo& instructions() const { return *instructions_; }

@@ -30,8 +30,9 @@ struct LoopCounts {
 struct Prediction {
   LoopCounts counts;
   int uops = 0;
-  double cycles = 0;        // of an iteration
-  double limit_cycles = 0;  // of an iteration's multiplications, back to back on every port that takes them
+  double cycles = 0;  // of an iteration
+  // Of an iteration's multiplications, if the ports that take them did nothing else.
+  double limit_cycles = 0;
   std::string bottleneck;
 
   // Percent of the limit that the loop reaches; none where it does not multiply.
