@@ -92,6 +92,10 @@ absl::StatusOr<Case> Case::Parse(std::string_view text) {
   return c;
 }
 
+bool IsQuantized(const ir::KernelSpec& spec) {
+  return spec.contraction != ir::Contraction::kFloat && spec.contraction != ir::Contraction::kDepthwise;
+}
+
 std::vector<int64_t> PartRows(const Case& c) {
   std::mt19937_64 random(c.seed);
   std::vector<int64_t> parts;

@@ -44,6 +44,9 @@ Case WithRandomRun(Case c, Effort effort, std::mt19937_64& random);
 // Cases that are a little simpler than `c`, the boldest first. What fails as well takes its place.
 std::vector<Case> Simpler(const Case& c);
 
+// RunQuant runs it, not RunGuarded.
+bool IsQuantized(const ir::KernelSpec& spec);
+
 // How a quantized case's n rows are cut into parts.
 std::vector<int64_t> PartRows(const Case& c);
 

@@ -86,9 +86,7 @@ Verdict Check(const Case& c, const Emitter& emitter) {
   auto emitted = emitter.Emit(c.spec, c.target);
   if (const auto* rejection = std::get_if<Rejection>(&emitted)) return {Verdict::Kind::kRejected, rejection->detail};
   const auto& kernel = std::get<EmittedKernel>(emitted);
-  const bool floats =
-      c.spec.contraction == ir::Contraction::kFloat || c.spec.contraction == ir::Contraction::kDepthwise;
-  return floats ? CheckFloat(c, kernel) : CheckQuantized(c, kernel);
+  return IsQuantized(c.spec) ? CheckQuantized(c, kernel) : CheckFloat(c, kernel);
 }
 
 Case Shrink(Case c, const Emitter& emitter) {

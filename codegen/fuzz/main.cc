@@ -4,15 +4,18 @@
 #include <cstdio>
 #include <map>
 #include <random>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "check.h"
+#include "trace.h"
 
 namespace clikart::codegen {
 namespace {
@@ -20,6 +23,7 @@ namespace {
 constexpr char kUsage[] =
     "clikart-fuzz [--seconds N] [--seed N] [--emitters A,B] [--products N]   random kernels for a while\n"
     "clikart-fuzz --replay \"CASE\"   one case again; a failing run prints the line\n"
+    "clikart-fuzz --trace           every kind of kernel once, an instruction at a time, for clikart-coverage\n"
     "clikart-fuzz --targets         what this CPU can run\n"
     "\n"
     "Compares every emitter with the portable one, bit by bit, or by the bound of rule 5, with every buffer\n"
@@ -125,12 +129,30 @@ int ShowTargets() {
   return 0;
 }
 
+// A kernel that several targets share is stepped through once.
+int ShowTraces(const Options& options) {
+  std::set<uint64_t> seen;
+  for (const Emitter* emitter : options.emitters) {
+    for (const Target& target : RunnableTargets()) {
+      for (const Case& c : TraceCases(*emitter, target)) {
+        const auto emitted = emitter->Emit(c.spec, target);
+        const auto* const kernel = std::get_if<EmittedKernel>(&emitted);
+        if (kernel == nullptr || kernel->code.empty() || !seen.insert(HashOf(*kernel)).second) continue;
+        std::printf("%s\n", Step(c, *kernel).ToString().c_str());
+        std::fflush(stdout);
+      }
+    }
+  }
+  return 0;
+}
+
 int Main(int argc, char** argv) {
   Options options;
   options.emitters.assign(Emitters().begin(), Emitters().end());
   for (int i = 1; i < argc; ++i) {
     const std::string name = argv[i];
     if (name == "--targets") return ShowTargets();
+    if (name == "--trace") return ShowTraces(options);
     const std::string value = i + 1 < argc ? argv[++i] : "";
     bool good = false;
     if (name == "--replay") return Replay(value);
