@@ -36,8 +36,8 @@ struct Effort {
   int64_t products = 2'000'000;
 };
 
-// A spec that Verify() accepts.
-ir::KernelSpec RandomSpec(Effort effort, std::mt19937_64& random);
+// A spec that Verify() accepts, multiplied by what the target has for it.
+ir::KernelSpec RandomSpec(const Target& target, Effort effort, std::mt19937_64& random);
 // `c` with other rows, values and tiles: the same kernel meets other data.
 Case WithRandomRun(Case c, Effort effort, std::mt19937_64& random);
 

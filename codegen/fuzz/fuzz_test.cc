@@ -73,7 +73,7 @@ std::optional<Case> Find(const Emitter& emitter, int count) {
   for (int i = 0; i < count; ++i) {
     Case c;
     c.emitter = std::string(emitter.name());
-    c.spec = RandomSpec(kEffort, random);
+    c.spec = RandomSpec(c.target, kEffort, random);
     EXPECT_TRUE(c.spec.Verify().ok()) << c.spec.Verify();
     c = WithRandomRun(c, kEffort, random);
     if (Check(c, emitter).kind == Verdict::Kind::kWrong) return Shrink(c, emitter);
@@ -111,7 +111,7 @@ TEST(Fuzz, ACaseComesBackFromItsText) {
     Case c;
     c.emitter = "portable";
     c.target = TargetOf(AllIsaLevels()[i % AllIsaLevels().size()]);
-    c.spec = RandomSpec({}, random);
+    c.spec = RandomSpec(c.target, {}, random);
     c = WithRandomRun(c, {}, random);
     const absl::StatusOr<Case> parsed = Case::Parse(c.ToString());
     ASSERT_TRUE(parsed.ok()) << parsed.status();

@@ -74,7 +74,7 @@ int Fuzz(const Options& options) {
     Case c;
     c.target = targets[any(targets.size())];
     c.emitter = std::string(emitter.name());
-    c.spec = RandomSpec(options.effort, random);
+    c.spec = RandomSpec(c.target, options.effort, random);
     if (const absl::Status status = c.spec.Verify(); !status.ok()) {
       std::printf("made no spec: %s\n", std::string(status.message()).c_str());
       return 2;

@@ -83,7 +83,7 @@ void DrawSizes(Draw& draw, Effort effort, ir::KernelSpec& spec) {
 
 }  // namespace
 
-ir::KernelSpec RandomSpec(Effort effort, std::mt19937_64& random) {
+ir::KernelSpec RandomSpec(const Target& target, Effort effort, std::mt19937_64& random) {
   Draw draw(random);
   constexpr std::array kKinds = {Contraction::kFloat,   Contraction::kFloat,      Contraction::kFloat,
                                  Contraction::kFloat,   Contraction::kDepthwise,  Contraction::kInteger,
@@ -98,7 +98,7 @@ ir::KernelSpec RandomSpec(Effort effort, std::mt19937_64& random) {
   DrawSizes(draw, effort, spec);
   // The oracle looks through all columns for each group of an act-ordered row.
   spec.act_order = spec.scheme.has_value() && spec.k > 0 && spec.k < 200 && draw.OneIn(3);
-  return spec;
+  return draw.OneOf(Variants(spec, target));
 }
 
 Case WithRandomRun(Case c, Effort effort, std::mt19937_64& random) {

@@ -99,13 +99,15 @@ uint64_t HashOf(const EmittedKernel& kernel) {
 
 std::vector<Case> TraceCases(const Emitter& emitter, const Target& target) {
   std::vector<Case> cases;
-  const auto add = [&](ir::KernelSpec spec) {
-    Case c;
-    c.spec = spec;
-    c.tile_rows = c.tile_panels = 1 << 20;
-    c.emitter = std::string(emitter.name());
-    c.target = target;
-    cases.push_back(c);
+  const auto add = [&](const ir::KernelSpec& spec) {
+    for (const ir::KernelSpec& variant : Variants(spec, target)) {
+      Case c;
+      c.spec = variant;
+      c.tile_rows = c.tile_panels = 1 << 20;
+      c.emitter = std::string(emitter.name());
+      c.target = target;
+      cases.push_back(c);
+    }
   };
   ir::KernelSpec base;
   base.n = 74;

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -58,36 +59,45 @@ std::span<const Target> RunnableTargets() {
   return targets;
 }
 
-namespace {
-
-// The spec with its weights packed in every way that it allows, for every target.
-std::vector<std::pair<ir::KernelSpec, Target>> Candidates(const ir::KernelSpec& spec) {
-  std::vector<std::pair<ir::KernelSpec, Target>> candidates;
-  for (const int interleave : {1, 2, 4}) {
-    ir::KernelSpec packed = spec;
-    packed.interleave = interleave;
-    if (!packed.Verify().ok()) continue;
-    for (const Target& target : RunnableTargets()) candidates.emplace_back(packed, target);
+std::vector<ir::KernelSpec> Variants(const ir::KernelSpec& spec, const Target& target) {
+  struct Choice {
+    ir::Product product;
+    std::optional<Feature> feature;
+  };
+  constexpr Choice kChoices[] = {{ir::Product::kFma, std::nullopt},
+                                 {ir::Product::kDotBf16, Feature::kAvx512Bf16},
+                                 {ir::Product::kTileBf16, Feature::kAmxBf16},
+                                 {ir::Product::kTileF16, Feature::kAmxFp16}};
+  std::vector<ir::KernelSpec> variants;
+  for (const Choice& choice : kChoices) {
+    if (choice.feature && !target.Has(*choice.feature)) continue;
+    for (const int interleave : {1, 2, 4}) {
+      ir::KernelSpec variant = spec;
+      variant.product = choice.product;
+      variant.interleave = interleave;
+      if (variant.Verify().ok()) variants.push_back(variant);
+    }
   }
-  return candidates;
+  return variants;
 }
-
-}  // namespace
 
 std::vector<EmittedKernel> RunnableKernels(const Emitter& emitter, const ir::KernelSpec& spec) {
   std::vector<EmittedKernel> kernels;
-  for (const auto& [packed, target] : Candidates(spec)) {
-    auto emitted = emitter.Emit(packed, target);
-    if (const auto* rejection = std::get_if<Rejection>(&emitted)) {
-      EXPECT_EQ(rejection->reason, RejectReason::kIsaTooOld) << rejection->detail << ": " << spec.ToString();
-      continue;
+  for (const Target& target : RunnableTargets()) {
+    for (const ir::KernelSpec& variant : Variants(spec, target)) {
+      if (variant.product != spec.product) continue;
+      auto emitted = emitter.Emit(variant, target);
+      if (const auto* rejection = std::get_if<Rejection>(&emitted)) {
+        EXPECT_EQ(rejection->reason, RejectReason::kIsaTooOld) << rejection->detail << ": " << variant.ToString();
+        continue;
+      }
+      auto& kernel = std::get<EmittedKernel>(emitted);
+      const auto same = [&](const EmittedKernel& other) {
+        return other.spec == kernel.spec && other.code == kernel.code && other.run == kernel.run &&
+               other.schedule == kernel.schedule;
+      };
+      if (std::none_of(kernels.begin(), kernels.end(), same)) kernels.push_back(std::move(kernel));
     }
-    auto& kernel = std::get<EmittedKernel>(emitted);
-    const auto same = [&](const EmittedKernel& other) {
-      return other.spec == kernel.spec && other.code == kernel.code && other.run == kernel.run &&
-             other.schedule == kernel.schedule;
-    };
-    if (std::none_of(kernels.begin(), kernels.end(), same)) kernels.push_back(std::move(kernel));
   }
   return kernels;
 }
@@ -385,6 +395,46 @@ std::vector<std::byte> RunGuarded(const LoadedKernel& kernel, const Problem& pro
     }
   }
   return result;
+}
+
+namespace {
+
+// The kernel without bias, activation and rounding, from the same emitter for the same target.
+std::optional<EmittedKernel> SumsOf(const EmittedKernel& kernel, const ir::KernelSpec& sums) {
+  const Emitter& emitter = *FindEmitter(kernel.emitter);
+  for (const Target& target : RunnableTargets()) {
+    const auto same = emitter.Emit(kernel.spec, target);
+    if (!std::holds_alternative<EmittedKernel>(same)) continue;
+    if (std::get<EmittedKernel>(same).code != kernel.code) continue;
+    auto emitted = emitter.Emit(sums, target);
+    if (std::holds_alternative<EmittedKernel>(emitted)) return std::get<EmittedKernel>(std::move(emitted));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<std::byte> Wanted(const EmittedKernel& kernel, const Problem& problem) {
+  if (kernel.spec.product == ir::Product::kFma) return Reference(problem);
+  Problem plain = problem;
+  plain.bias.clear();
+  plain.spec.bias = ir::BiasKind::kNone;
+  plain.spec.activation = ir::Activation::kNone;
+  plain.spec.y = ir::DType::kFloat32;
+  ir::KernelSpec spec = plain.spec;
+  spec.product = kernel.spec.product;
+  spec.interleave = kernel.spec.interleave;
+  const std::optional<EmittedKernel> emitted = SumsOf(kernel, spec);
+  if (!emitted) {
+    ADD_FAILURE() << "no kernel of the sums alone: " << spec.ToString();
+    return {};
+  }
+  const std::vector<std::byte> bytes =
+      RunGuarded(LoadedKernel(*emitted), plain, GuardedBuffer::Edge::kEnd, std::max<int64_t>(1, problem.rows), 1 << 20);
+  std::vector<float> sums(bytes.size() / sizeof(float));
+  if (!bytes.empty()) std::memcpy(sums.data(), bytes.data(), bytes.size());
+  EXPECT_EQ(FirstBeyondBound(plain, sums), -1) << "beyond the bound of rule 5: " << spec.ToString();
+  return Finish(problem, sums);
 }
 
 int64_t FirstDifference(ir::DType dtype, std::span<const std::byte> got, std::span<const std::byte> wanted) {

@@ -20,8 +20,12 @@ namespace clikart::codegen {
 // ("avx512,amx"), these alone; a program ends at once where the CPU lacks one, so none is skipped in silence.
 std::span<const Target> RunnableTargets();
 
+// `spec` with its weights packed in every way that it allows, and with every product that the target has for its
+// types, whichever of them a layer would choose.
+std::vector<ir::KernelSpec> Variants(const ir::KernelSpec& spec, const Target& target);
+
 // Every different kernel that the emitter makes of `spec` for these targets, its weights packed in every way
-// that it allows; none where the targets are all too old for it. Any other rejection fails the current test.
+// that its product allows; none where the targets are all too old for it. Any other rejection fails the current test.
 std::vector<EmittedKernel> RunnableKernels(const Emitter& emitter, const ir::KernelSpec& spec);
 
 // `bytes` of memory that touch a guard page at their end or at their start.
@@ -93,6 +97,10 @@ int64_t FirstBeyondBound(const Problem& problem, std::span<const float> sums);
 
 // Says so in `stray_write`, or fails the current test where that is null.
 void ReportStrayWrite(int64_t row, int64_t at, int64_t row_bytes, std::string* stray_write);
+
+// What `kernel` must answer: rule 1's bits, and where it multiplies otherwise what follows from sums of its own,
+// which fail the current test where they are beyond rule 5's bound.
+std::vector<std::byte> Wanted(const EmittedKernel& kernel, const Problem& problem);
 
 // Runs the problem in tiles with every buffer between guard pages and canaries in the gaps of y;
 // answers what Reference does. A write outside y's columns goes to ReportStrayWrite.
