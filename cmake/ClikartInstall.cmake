@@ -9,6 +9,11 @@ add_library(clikart INTERFACE)
 add_library(clikart::clikart ALIAS clikart)
 target_link_libraries(clikart INTERFACE clikart_runtime)
 target_compile_features(clikart INTERFACE cxx_std_20)
+# The object of the LLVM emitter is found by the runpath of what links the package.
+if(CLIKART_LLVM)
+  target_link_options(clikart INTERFACE $<BUILD_INTERFACE:LINKER:-rpath,${CMAKE_RUNTIME_OUTPUT_DIRECTORY}>
+                                        $<INSTALL_INTERFACE:LINKER:-rpath,$<INSTALL_PREFIX>/${CMAKE_INSTALL_LIBDIR}>)
+endif()
 
 set(clikart_floors clikart_ir clikart_codegen clikart_cache clikart_runtime)
 foreach(floor ${clikart_floors})

@@ -20,6 +20,10 @@ ReasonText TextOf(RejectReason reason) {
       return {"product", "the emitter does not multiply with this instruction"};
     case RejectReason::kCodeTooLarge:
       return {"code_too_large", "the generated code does not fit its buffer"};
+    case RejectReason::kNoLlvm:
+      return {"no_llvm", "the shared object of the LLVM emitter cannot be used"};
+    case RejectReason::kLlvmFailed:
+      return {"llvm_failed", "LLVM did not make a kernel that can be used"};
     case RejectReason::kExecutableMemory:
       return {"executable_memory", "the system refuses executable memory"};
     case RejectReason::kDisabled:

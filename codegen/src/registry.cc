@@ -1,5 +1,6 @@
 #include <array>
 
+#include "../llvm/llvm_emitter.h"
 #include "../portable/portable_emitter.h"
 #include "../xbyak/xbyak_emitter.h"
 #include "clikart/codegen/emitter.h"
@@ -7,7 +8,7 @@
 namespace clikart::codegen {
 
 std::span<const Emitter* const> Emitters() {
-  static const std::array<const Emitter*, 2> emitters = {&XbyakEmitter(), &PortableEmitter()};
+  static const std::array<const Emitter*, 3> emitters = {&XbyakEmitter(), &LlvmEmitter(), &PortableEmitter()};
   return emitters;
 }
 

@@ -22,3 +22,6 @@ step(${CMAKE_COMMAND} -S ${work}/example -B ${work}/build -G ${GENERATOR} -DCMAK
      -DCMAKE_PREFIX_PATH=${stage} -DCMAKE_BUILD_TYPE=Release ${launcher})
 step(${CMAKE_COMMAND} --build ${work}/build)
 step(${work}/build/fused_block)
+if(LLVM)
+  step(${CMAKE_COMMAND} -E env CLIKART_EMITTER=llvm CLIKART_STRICT=1 ${work}/build/fused_block)
+endif()

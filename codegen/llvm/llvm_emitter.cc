@@ -1,0 +1,129 @@
+// The library's side: which specs are taken, and the call into the shared object that generates their code.
+
+#include "llvm_emitter.h"
+
+#include <pthread.h>
+
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "llvm_object.h"
+
+namespace clikart::codegen {
+namespace {
+
+// LLVM keeps locks of its own. Forks wait for compilations, so that no child finds one locked for ever.
+class ForkGate {
+ public:
+  static ForkGate& Instance() {
+    static ForkGate* const gate = [] {
+      pthread_atfork([] { pthread_rwlock_wrlock(&Instance().lock_); }, [] { pthread_rwlock_unlock(&Instance().lock_); },
+                     [] { pthread_rwlock_unlock(&Instance().lock_); });
+      return new ForkGate;
+    }();
+    return *gate;
+  }
+
+  void Enter() { pthread_rwlock_rdlock(&lock_); }
+  void Leave() { pthread_rwlock_unlock(&lock_); }
+
+ private:
+  pthread_rwlock_t lock_ = PTHREAD_RWLOCK_INITIALIZER;
+};
+
+class Compilation {
+ public:
+  Compilation() { ForkGate::Instance().Enter(); }
+  ~Compilation() { ForkGate::Instance().Leave(); }
+  Compilation(const Compilation&) = delete;
+  Compilation& operator=(const Compilation&) = delete;
+};
+
+// What comes back through the sink.
+struct Answer {
+  EmittedKernel kernel;
+  std::string refusal;
+
+  static Answer& Of(void* context) { return *static_cast<Answer*>(context); }
+  static void TakeEntry(void* context, int32_t number, int32_t offset) {
+    Of(context).kernel.entry_offsets[static_cast<size_t>(number)] = offset;
+  }
+  static void TakeCode(void* context, const uint8_t* bytes, size_t size, size_t instruction_bytes) {
+    Of(context).kernel.code.assign(bytes, bytes + size);
+    Of(context).kernel.instruction_bytes = static_cast<int64_t>(instruction_bytes);
+  }
+  static void TakeRefusal(void* context, const char* detail) { Of(context).refusal = detail; }
+};
+
+class Llvm final : public Emitter {
+ public:
+  std::string_view name() const override { return "llvm"; }
+  bool needs_executable_memory() const override { return true; }
+  std::variant<EmittedKernel, Rejection> Emit(const ir::KernelSpec& spec, const Target& target) const override;
+};
+
+// Decided before the object is loaded: a process that only has other specs never pays for it.
+std::optional<Rejection> Refuse(const ir::KernelSpec& spec) {
+  if (spec.contraction != ir::Contraction::kFloat && spec.contraction != ir::Contraction::kDepthwise) {
+    return Rejection{RejectReason::kContractionKind, "quantized weights, and this emitter takes float weights"};
+  }
+  for (const ir::DType dtype : {spec.x, spec.w, spec.y}) {
+    if (!ir::IsFloat(dtype)) {
+      return Rejection{RejectReason::kDataType,
+                       absl::StrCat(std::string(ir::Name(dtype)), ", and this emitter takes float types")};
+    }
+  }
+  return std::nullopt;
+}
+
+// What code may be made of. Features beyond these would not change a float kernel: dot products and tiles round
+// differently, and conversions of FP16 are in F16C.
+constexpr Feature kUsed[] = {Feature::kSse42, Feature::kAvx2, Feature::kAvx512};
+
+Target UsedOf(const Target& target) {
+  Target used;
+  for (const Feature feature : kUsed) {
+    if (target.Has(feature)) used.features.Add(feature);
+  }
+  return used;
+}
+
+uint32_t FeatureBits(const Target& target) {
+  uint32_t bits = 0;
+  for (int i = 0; i < kFeatureCount; ++i) {
+    if (target.Has(static_cast<Feature>(i))) bits |= uint32_t{1} << i;
+  }
+  return bits;
+}
+
+std::variant<EmittedKernel, Rejection> Llvm::Emit(const ir::KernelSpec& spec, const Target& target) const {
+  if (std::optional<Rejection> rejection = Refuse(spec)) return *std::move(rejection);
+  const Compilation compilation;
+  const absl::StatusOr<const LlvmApi*>& api = LoadLlvm();
+  if (!api.ok()) return Rejection{RejectReason::kNoLlvm, std::string(api.status().message())};
+
+  const Target used = UsedOf(target);
+  Answer answer;
+  answer.kernel.spec = spec;
+  answer.kernel.schedule = MakeSchedule(spec, used);
+  answer.kernel.emitter = std::string(name());
+  answer.kernel.isa = used.level();
+  answer.kernel.entry_offsets.fill(-1);
+  answer.kernel.run = spec.contraction == ir::Contraction::kDepthwise ? &RunDepthwise : &RunPanels;
+  const std::string text = spec.ToString();
+  const LlvmRequest request{text.data(), text.size(), FeatureBits(used)};
+  const LlvmSink sink{&answer, &Answer::TakeEntry, &Answer::TakeCode, &Answer::TakeRefusal};
+  (*api)->emit(&request, &sink);
+  if (!answer.refusal.empty()) return Rejection{RejectReason::kLlvmFailed, std::move(answer.refusal)};
+  return std::move(answer.kernel);
+}
+
+}  // namespace
+
+const Emitter& LlvmEmitter() {
+  static const Llvm emitter;
+  return emitter;
+}
+
+}  // namespace clikart::codegen

@@ -1,0 +1,27 @@
+// The entries of a kernel (panel_driver.h and depthwise_driver.h say what they do), one builder each.
+#pragma once
+
+#include "clikart/ir/kernel_spec.h"
+#include "kernel_builder.h"
+
+namespace clikart::codegen::llvm_module {
+
+// How weights lie in a packed step (ir/panel_layout.h).
+struct Packing {
+  ir::DType dtype = ir::DType::kFloat32;
+  int interleave = 1;
+  int64_t DepthBytes() const;  // of one k
+};
+
+// A packed step at `from` as it lies, and one of its k as f32 vectors.
+Values LoadPacked(KernelBuilder& build, const Packing& weights, Value* from);
+Values Decode(KernelBuilder& build, const Packing& weights, const Values& packed, int k);
+
+void BuildMicro(KernelBuilder& build, int rows, int panels, const Packing& weights);
+void BuildStage(KernelBuilder& build, ir::DType x, ir::Access access);
+void BuildWiden(KernelBuilder& build, const Packing& weights);
+// `lanes` of each panel, 1 to 16.
+void BuildDepthwise(KernelBuilder& build, ir::DType x, ir::DType weights, int lanes);
+void BuildEpilogue(KernelBuilder& build, const ir::KernelSpec& spec);
+
+}  // namespace clikart::codegen::llvm_module

@@ -1,0 +1,170 @@
+// The register kernels: rows by panels of accumulators, one fma chain in each lane.
+
+#include <algorithm>
+#include <cstddef>
+
+#include "clikart/ir/panel_layout.h"
+#include "entries.h"
+#include "panel_driver.h"
+
+namespace clikart::codegen::llvm_module {
+namespace {
+
+constexpr int kRowsPerPointer = 3;
+constexpr int kLine = 64;
+
+// One entry under way. The values of its loops are the k steps left, the pointers, then the accumulators.
+class Micro {
+ public:
+  Micro(KernelBuilder& build, int rows, int panels, const Packing& weights)
+      : build_(build),
+        rows_(rows),
+        panels_(panels),
+        weights_(weights),
+        vectors_(static_cast<int>(ir::kPanelLanes) / build.lanes()),
+        row_pointers_((rows + kRowsPerPointer - 1) / kRowsPerPointer) {}
+
+  void Build() {
+    stride_ = build_.IntArgument(offsetof(MicroArgs, a_stride));
+    b_stride_ = build_.IntArgument(offsetof(MicroArgs, b_stride));
+    llvm::Type* const floats = build_.Floats(build_.lanes());
+    const Values fresh(rows_ * panels_ * vectors_, llvm::Constant::getNullValue(floats));
+    Value* const resumes = build_.IsPositive(build_.IntArgument(offsetof(MicroArgs, resume)));
+    Values state = Pointers();
+    const Values accumulators = build_.When(resumes, fresh, [&](const Values&) {
+      Values held;
+      EachPlace([&](Value* place, int) { held.push_back(build_.LoadVector(floats, place)); });
+      return held;
+    });
+    state.insert(state.end(), accumulators.begin(), accumulators.end());
+    // Compiling takes time in proportion to the code: only register tiles that many rows spend their time in are
+    // unrolled beyond what a packed step asks for.
+    const int unroll = rows_ >= kRowBlock - 1 ? kMicroUnroll : weights_.interleave;
+    state = Repeat(state, unroll, true);
+    if (unroll > weights_.interleave) state = Repeat(state, weights_.interleave, false);
+    if (weights_.interleave > 1) {
+      state = build_.When(build_.IsPositive(state[kLeft]), state, [&](const Values& now) { return Steps(now, 1); });
+    }
+    EachPlace([&](Value* place, int i) { build_.StoreVector(state[first_accumulator() + i], place); });
+  }
+
+ private:
+  static constexpr int kLeft = 0, kAhead = 1, kB = 2, kA = 3;
+  int first_accumulator() const { return kA + row_pointers_; }
+
+  Values Pointers() {
+    Values pointers = {build_.IntArgument(offsetof(MicroArgs, depth)),
+                       build_.PointerArgument(offsetof(MicroArgs, prefetch)),
+                       build_.PointerArgument(offsetof(MicroArgs, b))};
+    Value* a = build_.PointerArgument(offsetof(MicroArgs, a));
+    Value* const jump = build_.CreateMul(stride_, build_.getInt64(kRowsPerPointer));
+    for (int i = 0; i < row_pointers_; ++i) {
+      pointers.push_back(a);
+      a = build_.At(a, jump);
+    }
+    return pointers;
+  }
+
+  // Calls `visit` with the place of each accumulator vector in c, in their order.
+  template <typename Visit>
+  void EachPlace(const Visit& visit) {
+    Value* c = build_.PointerArgument(offsetof(MicroArgs, c));
+    Value* const c_stride = build_.IntArgument(offsetof(MicroArgs, c_stride));
+    int i = 0;
+    for (int panel = 0; panel < panels_; ++panel) {
+      if (panel > 0) c = build_.At(c, c_stride);
+      for (int row = 0; row < rows_; ++row) {
+        for (int vector = 0; vector < vectors_; ++vector) {
+          visit(build_.At(c, row * kAccumulatorRow + vector * 4 * build_.lanes()), i++);
+        }
+      }
+    }
+  }
+
+  Value* PanelAt(Value* first, int panel, int64_t bytes) {
+    Value* const stride = build_.CreateMul(b_stride_, build_.getInt64(panel));
+    return build_.At(panel == 0 ? first : build_.At(first, stride), bytes);
+  }
+
+  // Turns of `steps` k while there are as many.
+  Values Repeat(const Values& start, int steps, bool prefetches) {
+    Value* const turn = build_.getInt64(steps);
+    return build_.When(build_.CreateICmpSGE(start[kLeft], turn), start, [&](const Values& first) {
+      return build_.Loop("steps", first, [&](const Values& now) {
+        Values next = Steps(now, steps);
+        if (prefetches) next[kAhead] = Prefetch(now[kAhead], steps);
+        return KernelBuilder::Turn{next, build_.CreateICmpSGE(next[kLeft], turn)};
+      });
+    });
+  }
+
+  Values Steps(const Values& now, int steps) {
+    Values next = now;
+    for (int k = 0; k < steps; k += weights_.interleave) PackedStep(now, k, std::min(weights_.interleave, steps), next);
+    next[kLeft] = build_.CreateSub(now[kLeft], build_.getInt64(steps));
+    next[kB] = build_.At(now[kB], steps * weights_.DepthBytes());
+    for (int i = 0; i < row_pointers_; ++i) next[kA + i] = build_.At(now[kA + i], steps * int64_t{sizeof(float)});
+    return next;
+  }
+
+  // The first `count` k of a packed step, one after the other: each accumulator is one chain.
+  void PackedStep(const Values& now, int first, int count, Values& next) {
+    std::vector<Values> packed;
+    for (int panel = 0; panel < panels_; ++panel) {
+      packed.push_back(LoadPacked(build_, weights_, PanelAt(now[kB], panel, first * weights_.DepthBytes())));
+    }
+    for (int k = 0; k < count; ++k) {
+      Values inputs;
+      for (int panel = 0; panel < panels_; ++panel) {
+        const Values b = Decode(build_, weights_, packed[panel], k);
+        for (int row = 0; row < rows_; ++row) {
+          if (panel == 0) inputs.push_back(build_.LoadSplat(InputAt(now, row, first + k), build_.lanes()));
+          for (int vector = 0; vector < vectors_; ++vector) {
+            Value*& sum = next[first_accumulator() + (panel * rows_ + row) * vectors_ + vector];
+            sum = build_.Fma(inputs[row], b[vector], sum);
+          }
+        }
+      }
+    }
+  }
+
+  Value* InputAt(const Values& now, int row, int step) {
+    Value* const base = now[kA + row / kRowsPerPointer];
+    const int multiple = row % kRowsPerPointer;
+    Value* const at = multiple == 0 ? base : build_.At(base, build_.CreateMul(stride_, build_.getInt64(multiple)));
+    return build_.At(at, step * int64_t{sizeof(float)});
+  }
+
+  // Asks for the lines of the next `steps` k, and answers where to go on.
+  Value* Prefetch(Value* ahead, int steps) {
+    Value* const read = build_.getInt32(0);
+    Value* const every_level = build_.getInt32(3);
+    Value* const data = build_.getInt32(1);
+    for (int panel = 0; panel < panels_; ++panel) {
+      for (int64_t bytes = 0; bytes < steps * weights_.DepthBytes(); bytes += kLine) {
+        Value* const place = PanelAt(ahead, panel, bytes);
+        build_.CreateIntrinsic(llvm::Intrinsic::prefetch, {build_.getPtrTy()}, {place, read, every_level, data});
+      }
+    }
+    Value* const step = build_.IntArgument(offsetof(MicroArgs, prefetch_step));
+    return build_.At(ahead,
+                     steps == kMicroUnroll ? step : build_.CreateSDiv(step, build_.getInt64(kMicroUnroll / steps)));
+  }
+
+  KernelBuilder& build_;
+  const int rows_;
+  const int panels_;
+  const Packing weights_;
+  const int vectors_;  // of a panel's k step
+  const int row_pointers_;
+  Value* stride_ = nullptr;
+  Value* b_stride_ = nullptr;
+};
+
+}  // namespace
+
+void BuildMicro(KernelBuilder& build, int rows, int panels, const Packing& weights) {
+  Micro(build, rows, panels, weights).Build();
+}
+
+}  // namespace clikart::codegen::llvm_module

@@ -1,0 +1,90 @@
+// The shared object's one exported function: a request in, a kernel's bytes out.
+
+#include <string>
+
+#include "../llvm_api.h"
+#include "clikart/ir/kernel_spec.h"
+#include "clikart/ir/panel_layout.h"
+#include "compile.h"
+#include "entries.h"
+#include "llvm/IR/LLVMContext.h"
+
+namespace clikart::codegen::llvm_module {
+namespace {
+
+// Builds entries of one kernel.
+class Entries {
+ public:
+  Entries(llvm::Module& module, const ir::KernelSpec& spec, const Isa& isa) : spec_(spec), build_(module, isa) {}
+
+  void Build() {
+    Entry(kEpilogueEntry, [&] { BuildEpilogue(build_, spec_); });
+    spec_.contraction == ir::Contraction::kDepthwise ? BuildForDepthwise() : BuildForPanels();
+  }
+
+ private:
+  template <typename Body>
+  void Entry(int number, const Body& body) {
+    build_.BeginEntry(number);
+    body();
+    build_.EndEntry();
+  }
+
+  void BuildForDepthwise() {
+    Entry(kDepthwiseEntry, [&] { BuildDepthwise(build_, spec_.x, spec_.w, ir::kPanelLanes); });
+    const int tail = static_cast<int>(spec_.n % ir::kPanelLanes);
+    if (tail > 0) Entry(kDepthwiseTailEntry, [&] { BuildDepthwise(build_, spec_.x, spec_.w, tail); });
+  }
+
+  void BuildForPanels() {
+    Entry(kStageEntry, [&] { BuildStage(build_, spec_.x, spec_.access); });
+    const Packing packed{spec_.w, ir::LayoutOf(spec_).interleave}, widened{};
+    const bool widens = spec_.w != ir::DType::kFloat32;
+    if (widens) Entry(kWidenEntry, [&] { BuildWiden(build_, packed); });
+    for (int rows = 1; rows <= kRowBlock; ++rows) {
+      for (int panels = 1; panels <= WidestPanels(rows); panels *= 2) {
+        Entry(MicroEntry(WeightForm::kPacked, rows, panels), [&] { BuildMicro(build_, rows, panels, packed); });
+      }
+      if (widens) Entry(MicroEntry(WeightForm::kWidened, rows, 1), [&] { BuildMicro(build_, rows, 1, widened); });
+    }
+  }
+
+  const ir::KernelSpec& spec_;
+  KernelBuilder build_;
+};
+
+// Answers why not, or nothing.
+std::string Emit(const LlvmRequest& request, const LlvmSink& sink) {
+  const auto spec = ir::KernelSpec::Parse({request.spec, request.spec_size});
+  if (!spec.ok()) return std::string(spec.status().message());
+  const Isa isa = IsaOf(request.features);
+  const std::unique_ptr<llvm::TargetMachine> machine = MakeTargetMachine(isa);
+  llvm::LLVMContext context;
+  llvm::Module module("kernel", context);
+  module.setTargetTriple(machine->getTargetTriple().str());
+  module.setDataLayout(machine->createDataLayout());
+  Entries(module, *spec, isa).Build();
+
+  llvm::Expected<Image> image = Compile(module, *machine);
+  if (!image) return llvm::toString(image.takeError());
+  for (int number = 0; number < kMaxEntries; ++number) {
+    const auto found = image->symbols.find(EntrySymbol(number));
+    if (found != image->symbols.end()) sink.entry(sink.context, number, found->second);
+  }
+  sink.code(sink.context, image->bytes.data(), image->bytes.size(), image->instruction_bytes);
+  return {};
+}
+
+void EmitToSink(const LlvmRequest* request, const LlvmSink* sink) {
+  const std::string refusal = Emit(*request, *sink);
+  if (!refusal.empty()) sink->refuse(sink->context, refusal.c_str());
+}
+
+}  // namespace
+}  // namespace clikart::codegen::llvm_module
+
+extern "C" __attribute__((visibility("default"))) const clikart::codegen::LlvmApi* clikart_llvm_api() {
+  static const clikart::codegen::LlvmApi api = {clikart::codegen::LlvmContract(), CLIKART_VERSION,
+                                                &clikart::codegen::llvm_module::EmitToSink};
+  return &api;
+}

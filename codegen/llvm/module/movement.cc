@@ -1,0 +1,134 @@
+// Moving and converting elements: k steps of a panel, rows staged as f32.
+
+#include <cstddef>
+
+#include "clikart/ir/panel_layout.h"
+#include "entries.h"
+#include "panel_driver.h"
+
+namespace clikart::codegen::llvm_module {
+namespace {
+
+using Turn = KernelBuilder::Turn;
+
+int64_t Bytes(ir::DType dtype, int64_t elements) { return elements * static_cast<int64_t>(ir::SizeOf(dtype)); }
+
+// Writes `count` f32 elements at `to`: vectors, then one by one. `load` answers that many at a byte offset of the
+// elements' own size `element`, as f32 vectors.
+void CopyRow(KernelBuilder& build, Value* to, Value* count, int64_t element,
+             const std::function<Value*(Value* at, int lanes)>& load) {
+  Value* const zero = build.getInt64(0);
+  Value* const whole = build.CreateAnd(count, build.getInt64(~int64_t{build.lanes() - 1}));
+  const auto run = [&](const char* name, Value* first, Value* end, int lanes) {
+    build.When(build.CreateICmpSLT(first, end), {}, [&](const Values&) {
+      build.Loop(name, {first}, [&](const Values& now) {
+        Value* const value = load(build.CreateMul(now[0], build.getInt64(element)), lanes);
+        build.StoreVector(value, build.At(to, build.CreateMul(now[0], build.getInt64(sizeof(float)))));
+        Value* const next = build.CreateAdd(now[0], build.getInt64(lanes));
+        return Turn{{next}, build.CreateICmpSLT(next, end)};
+      });
+      return Values{};
+    });
+  };
+  run("vectors", zero, whole, build.lanes());
+  run("elements", whole, count, 1);
+}
+
+}  // namespace
+
+int64_t Packing::DepthBytes() const { return ir::kPanelLanes * static_cast<int64_t>(ir::SizeOf(dtype)); }
+
+Values LoadPacked(KernelBuilder& build, const Packing& weights, Value* from) {
+  const int lanes = build.lanes();
+  // A lane of a packed step is one element, or as many as make four bytes.
+  llvm::Type* const type = weights.interleave == 1 ? build.Elements(weights.dtype, lanes) : build.Ints(lanes);
+  Values vectors;
+  for (int lane = 0; lane < ir::kPanelLanes; lane += lanes) {
+    vectors.push_back(build.LoadVector(type, build.At(from, Bytes(weights.dtype, lane * weights.interleave))));
+  }
+  return vectors;
+}
+
+Values Decode(KernelBuilder& build, const Packing& weights, const Values& packed, int k) {
+  Values decoded;
+  for (Value* const vector : packed) {
+    if (weights.interleave == 1) {
+      decoded.push_back(build.Widen(weights.dtype, vector));
+      continue;
+    }
+    const int lanes = KernelBuilder::LanesOf(vector);
+    if (weights.dtype == ir::DType::kBFloat16) {
+      Value* const high = k == 0 ? build.CreateShl(vector, 16) : build.CreateAnd(vector, build.Bits(0xffff0000, lanes));
+      decoded.push_back(build.CreateBitCast(high, build.Floats(lanes)));
+    } else {
+      Value* const low = k == 0 ? vector : build.CreateLShr(vector, 16);
+      decoded.push_back(build.Widen(weights.dtype, build.CreateTrunc(low, build.Elements(weights.dtype, lanes))));
+    }
+  }
+  return decoded;
+}
+
+void BuildWiden(KernelBuilder& build, const Packing& weights) {
+  Value* const from = build.PointerArgument(offsetof(WidenArgs, panel));
+  Value* const to = build.PointerArgument(offsetof(WidenArgs, out));
+  Value* const steps = build.IntArgument(offsetof(WidenArgs, steps));
+  const auto widen = [&](const Values& now, int count) {
+    const Values packed = LoadPacked(build, weights, now[0]);
+    for (int k = 0; k < count; ++k) {
+      const Values vectors = Decode(build, weights, packed, k);
+      for (size_t i = 0; i < vectors.size(); ++i) {
+        const int64_t at = k * kAccumulatorRow + static_cast<int64_t>(i) * 4 * build.lanes();
+        build.StoreVector(vectors[i], build.At(now[1], at));
+      }
+    }
+    return Values{build.At(now[0], count * weights.DepthBytes()), build.At(now[1], count * kAccumulatorRow),
+                  build.CreateSub(now[2], build.getInt64(count))};
+  };
+  Value* const whole = build.getInt64(weights.interleave);
+  Values state = {from, to, steps};
+  state = build.When(build.CreateICmpSGE(steps, whole), state, [&](const Values& first) {
+    return build.Loop("step", first, [&](const Values& now) {
+      const Values next = widen(now, weights.interleave);
+      return Turn{next, build.CreateICmpSGE(next[2], whole)};
+    });
+  });
+  if (weights.interleave == 1) return;
+  build.When(build.IsPositive(state[2]), state, [&](const Values& now) { return widen(now, 1); });
+}
+
+void BuildStage(KernelBuilder& build, ir::DType x, ir::Access access) {
+  const bool dense = access == ir::Access::kDense;
+  Value* const base = build.PointerArgument(offsetof(StageArgs, x));
+  Value* const table = build.PointerArgument(offsetof(StageArgs, offsets));
+  Value* const stride = build.IntArgument(dense ? offsetof(StageArgs, x_stride) : offsetof(StageArgs, offsets_stride));
+  Value* const out_stride = build.IntArgument(offsetof(StageArgs, out_stride));
+  Value* const count = build.IntArgument(offsetof(StageArgs, count));
+  Value* const out = build.PointerArgument(offsetof(StageArgs, out));
+  Value* const rows = build.IntArgument(offsetof(StageArgs, rows));
+  // Dense: a row's address; indirect: its entry of the table.
+  build.Loop("row", {dense ? base : table, out, rows}, [&](const Values& now) {
+    const auto copy = [&](Value* from) {
+      CopyRow(build, now[1], count, Bytes(x, 1),
+              [&, from](Value* at, int lanes) { return build.LoadWidened(x, build.At(from, at), lanes); });
+    };
+    if (dense) {
+      copy(now[0]);
+    } else {
+      Value* const offset = build.CreateLoad(build.getInt64Ty(), now[0]);
+      Value* const is_zero = build.CreateICmpEQ(offset, build.getInt64(static_cast<uint64_t>(kZeroTap)));
+      build.When(is_zero, {}, [&](const Values&) {
+        CopyRow(build, now[1], count, 1,
+                [&](Value*, int lanes) -> Value* { return llvm::Constant::getNullValue(build.Floats(lanes)); });
+        return Values{};
+      });
+      build.When(build.CreateNot(is_zero), {}, [&](const Values&) {
+        copy(build.At(base, offset));
+        return Values{};
+      });
+    }
+    Value* const left = build.CreateSub(now[2], build.getInt64(1));
+    return Turn{{build.At(now[0], stride), build.At(now[1], out_stride), left}, build.IsPositive(left)};
+  });
+}
+
+}  // namespace clikart::codegen::llvm_module
