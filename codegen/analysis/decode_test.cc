@@ -132,6 +132,7 @@ std::vector<ir::KernelSpec> Specs(bool few) {
       integer.contraction = ir::Contraction::kInteger;
       integer.x = x;
       integer.w = DType::kInt8;
+      integer.interleave = 4;
       integer.requantize = x == DType::kUInt8;
       if (integer.requantize) integer.y = x;
       if (!few || activation == ir::Activation::kRelu) specs.push_back(integer);

@@ -56,6 +56,7 @@ void DrawTypes(Draw& draw, ir::KernelSpec& spec) {
   if (spec.contraction == Contraction::kInteger) {
     spec.x = draw.OneIn(2) ? DType::kInt8 : DType::kUInt8;
     spec.w = DType::kInt8;
+    spec.interleave = 4;
     spec.requantize = draw.OneIn(2);
     spec.y = spec.requantize ? spec.x : DType::kFloat32;
   }

@@ -1,47 +1,61 @@
-// int8 or uint8 inputs, int8 weights: numerics rule 6, QLinear.
+// int8 or uint8 inputs, packed int8 weights: numerics rule 6, QLinear.
+#include <algorithm>
 #include <cmath>
 
 #include "dot.h"
-#include "quant_rows.h"
 #include "tile.h"
 
 namespace clikart::codegen::portable {
 namespace {
 
-// x - zero point, exact: [rows, k].
-std::vector<int16_t> CenterRows(const ir::KernelSpec& spec, const TileArgs& args, int64_t first, int64_t rows) {
-  std::vector<int16_t> centered;
-  centered.reserve(static_cast<size_t>(rows * spec.k));
-  for (int64_t row = first; row < first + rows; ++row) {
-    const std::byte* x = RowOfX(args, row);
+// x - zero point, exact: [rows, depth], zeros behind k.
+std::vector<int16_t> CenterRows(const RowBlock& block, int64_t rows, int64_t depth) {
+  const auto& [spec, args, ops, first, columns] = block;
+  std::vector<int16_t> centered(static_cast<size_t>(rows * depth));
+  for (int64_t row = 0; row < rows; ++row) {
+    const std::byte* x = RowOfX(args, first + row);
+    int16_t* const to = centered.data() + row * depth;
     for (int64_t i = 0; i < spec.k; ++i) {
       const auto code = static_cast<uint8_t>(x[i]);
       const int32_t value = spec.x == ir::DType::kInt8 ? static_cast<int8_t>(code) : code;
-      centered.push_back(static_cast<int16_t>(value - args.integer->input_zero_point));
+      to[i] = static_cast<int16_t>(value - args.integer->input_zero_point);
     }
   }
   return centered;
+}
+
+// One lane of a panel, padding included.
+void UnpackLane(const ir::PanelLayout& layout, const std::byte* panel, int64_t lane, std::vector<int16_t>& to) {
+  const std::byte* from = panel + layout.OffsetOf(lane, 0);
+  int16_t* out = to.data();
+  for (int64_t step = 0; step < layout.Steps(); ++step, from += layout.StepBytes()) {
+    for (int64_t i = 0; i < layout.interleave; ++i) *out++ = static_cast<int8_t>(from[i]);
+  }
 }
 
 }  // namespace
 
 void ContractInteger(const RowBlock& block, Accumulators& accumulators) {
   const auto& [spec, args, ops, first, columns] = block;
+  const ir::PanelLayout layout = ir::LayoutOf(spec);
   const IntegerQuant& quant = *args.integer;
-  const std::vector<int16_t> x = CenterRows(spec, args, first, accumulators.rows());
-  std::vector<int16_t> weights(static_cast<size_t>(spec.k));
-  for (int64_t plane = 0; plane < accumulators.planes(); ++plane) {
-    for (int64_t column = 0; column < columns.count(); ++column) {
-      const int64_t weight_row = FirstWeightRow(spec, plane) + columns.begin + column;
-      const SegmentRows run = RowsFrom(args.segments, weight_row, 1);
-      const std::byte* codes = run.segment->codes + run.first * spec.k;
-      for (int64_t i = 0; i < spec.k; ++i) weights[static_cast<size_t>(i)] = static_cast<int8_t>(codes[i]);
-      const float scale = quant.input_scale * quant.weight_scale[weight_row];
-      // Without a bias the product is rounded once too: -0 is what changes nothing.
-      const float bias = spec.bias == ir::BiasKind::kNone ? -0.0f : args.bias[columns.begin + column];
-      for (int64_t row = 0; row < accumulators.rows(); ++row) {
-        const int64_t dot = Dot(x.data() + row * spec.k, weights.data(), spec.k);
-        accumulators.Row(plane, row)[column] = std::fma(static_cast<float>(dot), scale, bias);
+  const int64_t width = layout.OutputsPerPanel(), depth = layout.Steps() * layout.interleave;
+  const std::vector<int16_t> x = CenterRows(block, accumulators.rows(), depth);
+  std::vector<int16_t> weights(static_cast<size_t>(depth));
+  for (int64_t panel = 0; panel * width < columns.count(); ++panel) {
+    const int64_t used = std::min(width, columns.count() - panel * width);
+    const std::byte* const packed = args.weights + panel * layout.PanelBytes();
+    for (int64_t plane = 0; plane < accumulators.planes(); ++plane) {
+      for (int64_t i = 0; i < used; ++i) {
+        const int64_t lane = plane * width + i, column = panel * width + i;
+        UnpackLane(layout, packed, lane, weights);
+        const float scale = quant.scales[(args.first_panel + panel) * ir::kPanelLanes + lane];
+        // Without a bias the product is rounded once too: -0 is what changes nothing.
+        const float bias = spec.bias == ir::BiasKind::kNone ? -0.0f : args.bias[columns.begin + column];
+        for (int64_t row = 0; row < accumulators.rows(); ++row) {
+          const int64_t dot = Dot(x.data() + row * depth, weights.data(), depth);
+          accumulators.Row(plane, row)[column] = std::fma(static_cast<float>(dot), scale, bias);
+        }
       }
     }
   }

@@ -33,6 +33,7 @@ ir::KernelSpec IntegerSpec(DType x, int64_t n, int64_t k) {
   spec.k = k;
   spec.x = x;
   spec.w = DType::kInt8;
+  spec.interleave = 4;
   return spec;
 }
 

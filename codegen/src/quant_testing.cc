@@ -171,6 +171,34 @@ float Rounded(const QuantProblem& problem, float value) {
   return LoadElement(spec.y, element);
 }
 
+// kInteger: what the checkpoint's codes and scales become for a kernel.
+struct IntegerColumns {
+  std::vector<std::byte> panels;
+  std::vector<float> scales;
+  std::vector<int64_t> sums;
+};
+
+IntegerColumns PackIntegers(const QuantProblem& problem) {
+  const ir::PanelLayout layout = ir::LayoutOf(problem.spec);
+  IntegerColumns columns;
+  columns.panels.resize(static_cast<size_t>(layout.TotalBytes()));
+  for (int64_t panel = 0; panel < layout.Panels(); ++panel) {
+    for (int64_t lane = 0; lane < ir::kPanelLanes; ++lane) {
+      const int64_t n = layout.RowOf(panel, lane);
+      columns.scales.push_back(n < 0 ? 0.0f : problem.input_scale * problem.weight_scale[static_cast<size_t>(n)]);
+      columns.sums.push_back(0);
+      if (n < 0) continue;
+      const auto [part, row] = Locate(problem, n);
+      for (int64_t k = 0; k < problem.spec.k; ++k) {
+        const uint8_t code = part->codes[static_cast<size_t>(row * problem.spec.k + k)];
+        columns.panels[static_cast<size_t>(panel * layout.PanelBytes() + layout.OffsetOf(lane, k))] = std::byte{code};
+        columns.sums.back() += static_cast<int8_t>(code);
+      }
+    }
+  }
+  return columns;
+}
+
 }  // namespace
 
 uint32_t ScaleBits(ir::ScaleType type, float scale) {
@@ -318,13 +346,16 @@ std::vector<float> RunQuant(const QuantProblem& problem, const QuantLaunch& laun
     segment.global_scale = part.global_scale;
     segments.push_back(segment);
   }
-  const ir::PanelLayout layout{spec.n, spec.depth(), spec.w, spec.gated()};
+  const ir::PanelLayout layout = ir::LayoutOf(spec);
   std::vector<float> padded_bias = problem.bias;
   if (!padded_bias.empty()) padded_bias.resize(static_cast<size_t>(layout.Panels() * layout.OutputsPerPanel()));
   const GuardedBuffer* bias = keep(Guarded(padded_bias, edge));
+  const bool is_integer = spec.contraction == Contraction::kInteger;
+  const IntegerColumns columns = is_integer ? PackIntegers(problem) : IntegerColumns();
+  const std::byte* const panels = keep(Guarded(columns.panels, edge))->data();
   IntegerQuant integer;
-  integer.weight_scale = keep(Guarded(problem.weight_scale, edge))->as<float>();
-  integer.input_scale = problem.input_scale;
+  integer.scales = keep(Guarded(columns.scales, edge))->as<float>();
+  integer.column_sums = keep(Guarded(columns.sums, edge))->as<int64_t>();
   integer.input_zero_point = problem.input_zero_point;
   integer.output_scale = problem.output_scale;
   integer.output_zero_point = problem.output_zero_point;
@@ -340,8 +371,12 @@ std::vector<float> RunQuant(const QuantProblem& problem, const QuantLaunch& laun
       args.x = x.data() + row * x_stride;
       args.x_stride = x_stride;
       args.rows = std::min(tile_rows, problem.rows - row);
-      args.segments = segments;
-      args.integer = spec.contraction == Contraction::kInteger ? &integer : nullptr;
+      if (is_integer) {
+        args.weights = panels + panel * layout.PanelBytes();
+        args.integer = &integer;
+      } else {
+        args.segments = segments;
+      }
       args.first_panel = panel;
       args.panels = std::min(tile_panels, layout.Panels() - panel);
       args.bias = problem.bias.empty() ? nullptr : bias->as<float>();

@@ -173,6 +173,9 @@ absl::Status VerifyProduct(const KernelSpec& spec) {
   const int most = packs ? 4 / static_cast<int>(SizeOf(spec.w)) : 1;
   if (interleave > most)
     return FieldError("interleave", Text(interleave), Text("at most ", most, " for these weights"));
+  if (spec.contraction == Contraction::kInteger && interleave != most) {
+    return FieldError("interleave", Text(interleave), Text(most, " for integer weights"));
+  }
   if (spec.product == Product::kFma) return absl::OkStatus();
   const std::string_view product = Name(spec.product);
   const DType dtype = spec.product == Product::kTileF16 ? DType::kFloat16 : DType::kBFloat16;

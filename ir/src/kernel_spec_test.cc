@@ -39,6 +39,7 @@ KernelSpec IntegerSpec() {
   spec.k = 40;
   spec.x = spec.y = DType::kUInt8;
   spec.w = DType::kInt8;
+  spec.interleave = 4;
   spec.requantize = true;
   return spec;
 }
@@ -167,7 +168,8 @@ TEST(KernelSpecTest, VerifyNamesAProductOrInterleaveThatDoesNotFit) {
   EXPECT_THAT(message(FloatSpec(), [](KernelSpec& s) { s.interleave = 3; }), HasSubstr("interleave is 3"));
   EXPECT_THAT(message(FloatSpec(), [](KernelSpec& s) { s.interleave = 2; }), HasSubstr("interleave is 2"));
   EXPECT_THAT(message(WeightOnlySpec(), [](KernelSpec& s) { s.interleave = 4; }), HasSubstr("interleave is 4"));
-  EXPECT_EQ(message(IntegerSpec(), [](KernelSpec& s) { s.interleave = 4; }), "");
+  EXPECT_THAT(message(IntegerSpec(), [](KernelSpec& s) { s.interleave = 1; }), HasSubstr("interleave is 1"));
+  EXPECT_THAT(message(IntegerSpec(), [](KernelSpec& s) { s.interleave = 2; }), HasSubstr("interleave is 2"));
   EXPECT_THAT(message(FloatSpec(), [&](KernelSpec& s) { bf16(s), s.interleave = 4; }), HasSubstr("interleave is 4"));
   EXPECT_THAT(message(FloatSpec(), [&](KernelSpec& s) { bf16(s), s.interleave = 1; }), HasSubstr("interleave is 1"));
   EXPECT_THAT(message(FloatSpec(), [&](KernelSpec& s) { bf16(s), s.x = DType::kFloat32; }),

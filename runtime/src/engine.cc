@@ -6,6 +6,7 @@
 
 #include "clikart/codegen/product.h"
 #include "environment.h"
+#include "lane_sums.h"
 #include "parallel.h"
 #include "status_macros.h"
 
@@ -92,6 +93,25 @@ void Engine::SetBias(std::span<const float> values) {
     std::copy_n(values.begin() + static_cast<ptrdiff_t>(slice * rows), rows,
                 bias_.begin() + static_cast<ptrdiff_t>(slice * padded));
   }
+}
+
+void Engine::SetInteger(const codegen::IntegerQuant& quant, float input_scale, std::span<const float> weight_scales) {
+  const auto lanes = static_cast<size_t>(panels_ * ir::kPanelLanes);
+  IntegerColumns& columns = integer_.emplace();
+  columns.quant = quant;
+  columns.sums.resize(lanes);
+  columns.scales.resize(lanes);
+  ParallelFor(panels_, [&](int64_t panel) {
+    const int64_t first = panel * ir::kPanelLanes;
+    SumLanes(layout_, pack_->data() + panel * panel_bytes_, columns.sums.data() + first);
+    for (int64_t lane = 0; lane < ir::kPanelLanes; ++lane) {
+      const int64_t row = layout_.RowOf(panel, lane);
+      columns.scales[static_cast<size_t>(first + lane)] =
+          row < 0 ? 0.0f : input_scale * weight_scales[static_cast<size_t>(row)];
+    }
+  });
+  columns.quant.scales = columns.scales.data();
+  columns.quant.column_sums = columns.sums.data();
 }
 
 KernelSet& Engine::KernelsFor(ir::Activation activation) {

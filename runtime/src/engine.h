@@ -65,7 +65,7 @@ class Engine {
  public:
   explicit Engine(const ir::KernelSpec& base);
 
-  // Float weights into panels, in parallel. `slices` holds the rows of each slice.
+  // Weights into panels, in parallel. `slices` holds the rows of each slice.
   absl::Status Pack(std::span<const std::vector<WeightRows>> slices);
   // Float weights that stay as they are and are packed panel by panel in each call. `memory` keeps the
   // rows alive.
@@ -74,7 +74,8 @@ class Engine {
   void ServeCodes(std::vector<codegen::QuantSegment> segments, std::vector<std::shared_ptr<Memory>> memory);
   // One bias value a weight row over all slices, or none.
   void SetBias(std::span<const float> values);
-  void SetInteger(const codegen::IntegerQuant& quant) { integer_ = quant; }
+  // After Pack: the arrays of `quant` are made here, from the pack and from one scale a weight row.
+  void SetInteger(const codegen::IntegerQuant& quant, float input_scale, std::span<const float> weight_scales);
   // The group's one weight, its rows in order (per_call residency).
   void SetJoined(Tensor weight) { joined_ = std::move(weight); }
 
@@ -97,7 +98,7 @@ class Engine {
   void Describe(Launch& launch) const {
     launch.args.weights = weights_;
     launch.args.segments = segments_;
-    launch.args.integer = integer_.has_value() ? &*integer_ : nullptr;
+    launch.args.integer = integer_.has_value() ? &integer_->quant : nullptr;
     launch.args.panels = panels_;
     launch.args.bias = bias_.empty() ? nullptr : bias_.data();
     launch.panel_bytes = panel_bytes_;
@@ -110,6 +111,13 @@ class Engine {
   }
 
  private:
+  // What `quant` points at.
+  struct IntegerColumns {
+    codegen::IntegerQuant quant;
+    std::vector<float> scales;
+    std::vector<int64_t> sums;
+  };
+
   // Launch::context points at something whose first member is the Engine: see EngineContext.
   static void PackForCall(void* context, int64_t copy, int64_t first, int64_t count, std::byte* out);
 
@@ -122,7 +130,7 @@ class Engine {
   std::shared_ptr<Memory> pack_;
   std::vector<WeightRows> rows_;
   std::vector<codegen::QuantSegment> segments_;
-  std::optional<codegen::IntegerQuant> integer_;
+  std::optional<IntegerColumns> integer_;
   std::vector<std::shared_ptr<Memory>> memory_;
   std::vector<float> bias_;
   std::optional<Tensor> joined_;

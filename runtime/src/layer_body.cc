@@ -130,14 +130,18 @@ absl::StatusOr<Tensor::Pinned> PinParameter(const LayerBody& body, const Tensors
   return pinned;
 }
 
+absl::StatusOr<std::vector<float>> FloatsOf(const LayerBody& body, const Tensors& tensors, size_t index) {
+  CLIKART_ASSIGN_OR_RETURN(const Tensor::Pinned pinned, PinParameter(body, tensors, index));
+  std::vector<float> values(static_cast<size_t>(tensors[index]->numel()));
+  ConvertFloats(pinned.data, tensors[index]->dtype(), reinterpret_cast<std::byte*>(values.data()), DType::kFloat32,
+                tensors[index]->numel());
+  return values;
+}
+
 absl::StatusOr<std::vector<float>> BiasValues(const LayerBody& body, const Tensors& tensors) {
   const std::optional<size_t> index = body.Find("bias");
   if (!index.has_value() || !tensors[*index].has_value()) return std::vector<float>();
-  CLIKART_ASSIGN_OR_RETURN(const Tensor::Pinned bias, PinParameter(body, tensors, *index));
-  std::vector<float> values(static_cast<size_t>(tensors[*index]->numel()));
-  ConvertFloats(bias.data, tensors[*index]->dtype(), reinterpret_cast<std::byte*>(values.data()), DType::kFloat32,
-                tensors[*index]->numel());
-  return values;
+  return FloatsOf(body, tensors, *index);
 }
 
 ParameterSpec BiasParameter(int64_t rows, DType layer_dtype) {

@@ -108,6 +108,8 @@ class LayerBody {
 
 // Parameter `name`'s memory, which must be there: what Build reads.
 absl::StatusOr<Tensor::Pinned> PinParameter(const LayerBody& body, const Tensors& tensors, size_t index);
+// A float parameter's values as f32; it must be there.
+absl::StatusOr<std::vector<float>> FloatsOf(const LayerBody& body, const Tensors& tensors, size_t index);
 // A bias parameter's values as f32; empty without one.
 absl::StatusOr<std::vector<float>> BiasValues(const LayerBody& body, const Tensors& tensors);
 // The bias spec of a float layer: f32 or the layer's dtype, kept as given.

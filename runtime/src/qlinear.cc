@@ -88,16 +88,13 @@ ir::KernelSpec QLinearBody::SpecFor(const Tensors& tensors, ir::Activation activ
 absl::StatusOr<std::shared_ptr<Engine>> QLinearBody::Build(const Tensors& tensors, ir::Activation activation,
                                                            Residency) const {
   auto engine = std::make_shared<Engine>(SpecFor(tensors, activation));
-  CLIKART_ASSIGN_OR_RETURN(Tensor::Pinned weight, PinParameter(*this, tensors, 0));
-  const size_t scale_index = *Find("weight_scale");
-  CLIKART_ASSIGN_OR_RETURN(Tensor::Pinned scale, PinParameter(*this, tensors, scale_index));
-  if (reinterpret_cast<uintptr_t>(scale.data) % alignof(float) != 0) {
-    CLIKART_ASSIGN_OR_RETURN(const Tensor copy, tensors[scale_index]->Clone());
-    CLIKART_ASSIGN_OR_RETURN(scale, copy.Pin());
-  }
+  CLIKART_ASSIGN_OR_RETURN(const Tensor::Pinned weight, PinParameter(*this, tensors, 0));
+  const std::vector<WeightRows> slices[] = {
+      {RowsOfWeight(weight.data, traits().rows, 1, traits().inputs, DType::kInt8)}};
+  CLIKART_RETURN_IF_ERROR(engine->Pack(slices));
+  CLIKART_ASSIGN_OR_RETURN(const std::vector<float> scales, FloatsOf(*this, tensors, *Find("weight_scale")));
+  CLIKART_ASSIGN_OR_RETURN(const float input_scale, FloatOf(*tensors[*Find("input_scale")]));
   codegen::IntegerQuant quant;
-  quant.weight_scale = reinterpret_cast<const float*>(scale.data);
-  CLIKART_ASSIGN_OR_RETURN(quant.input_scale, FloatOf(*tensors[*Find("input_scale")]));
   CLIKART_ASSIGN_OR_RETURN(quant.input_zero_point, IntegerOf(*tensors[*Find("input_zero_point")]));
   if (engine->spec().requantize) {
     CLIKART_ASSIGN_OR_RETURN(quant.output_scale, FloatOf(*tensors[*Find("output_scale")]));
@@ -106,11 +103,7 @@ absl::StatusOr<std::shared_ptr<Engine>> QLinearBody::Build(const Tensors& tensor
       CLIKART_ASSIGN_OR_RETURN(quant.output_zero_point, IntegerOf(*zero));
     }
   }
-  engine->SetInteger(quant);
-  codegen::QuantSegment segment;
-  segment.rows = traits().rows;
-  segment.codes = weight.data;
-  engine->ServeCodes({segment}, {std::move(weight.memory), std::move(scale.memory)});
+  engine->SetInteger(quant, input_scale, scales);
   if (Find("bias").has_value()) {
     CLIKART_ASSIGN_OR_RETURN(const std::vector<float> bias, BiasValues(*this, tensors));
     engine->SetBias(bias);
@@ -131,6 +124,7 @@ absl::StatusOr<std::shared_ptr<QLinear>> QLinear::Create(int64_t in_features, in
   traits.spec.k = in_features;
   traits.spec.x = DType::kInt8;
   traits.spec.w = DType::kInt8;
+  traits.spec.interleave = 4;  // as InterleaveFor has it on every target
   traits.spec.bias = options.bias ? ir::BiasKind::kFloat32 : ir::BiasKind::kNone;
   traits.spec.activation = options.activation;
   CLIKART_RETURN_IF_ERROR(CheckLayer(label, in_features, out_features, options.bias, traits.spec));

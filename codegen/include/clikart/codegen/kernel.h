@@ -14,7 +14,7 @@
 
 namespace clikart::codegen {
 
-// One part's quantized weight, as its checkpoint stores it (spec/api.md, QLinearWoQ and QLinear).
+// One part's quantized weight, as its checkpoint stores it (spec/api.md, QLinearWoQ).
 // Weight rows of a kernel are numbered over all segments in order.
 struct QuantSegment {
   int64_t rows = 0;
@@ -25,10 +25,11 @@ struct QuantSegment {
   float global_scale = 1.0f;               // nvfp4
 };
 
-// QLinear: per tensor and per channel quantization of inputs and outputs.
+// QLinear: per tensor and per channel quantization of inputs and outputs. Arrays go by panel and lane, as the packed
+// weight does, with zeros where a lane has no row.
 struct IntegerQuant {
-  const float* weight_scale = nullptr;  // [n]
-  float input_scale = 1.0f;
+  const float* scales = nullptr;         // input scale * weight scale, rounded once
+  const int64_t* column_sums = nullptr;  // of the weight's codes: what the input's zero point is taken times
   int32_t input_zero_point = 0;
   float output_scale = 1.0f;  // with spec.requantize
   int32_t output_zero_point = 0;
@@ -44,8 +45,8 @@ struct TileArgs {
   const int64_t* offsets = nullptr;
   int64_t rows = 0;
 
-  // Weights. Float: the packed panels, ir::PanelLayout; `weights` is panel first_panel's address.
-  // Quantized: all segments, whatever the tile.
+  // Weights. Float and integer: the packed panels, ir::PanelLayout; `weights` is panel first_panel's address.
+  // Weight-only: all segments, whatever the tile.
   const std::byte* weights = nullptr;
   std::span<const QuantSegment> segments;
   const IntegerQuant* integer = nullptr;

@@ -1,4 +1,4 @@
-// Where a weight element lies in the packed form that float kernels read.
+// Where a weight element lies in the packed form that float and integer kernels read.
 //
 // A panel is kPanelLanes output columns, k running inside: panel p holds, for each k in turn, its
 // lanes side by side, so a kernel streams the weight once and in order. Lanes past n hold zeros.
