@@ -21,7 +21,7 @@ constexpr uint64_t LlvmContract() {
   uint64_t hash = 1;
   for (const uint64_t size :
        {sizeof(MicroArgs), sizeof(StageArgs), sizeof(WidenArgs), sizeof(EpilogueArgs), sizeof(DepthwiseArgs),
-        uint64_t{kMicroUnroll}, uint64_t{kDepthwiseRows}, uint64_t{kMaxEntries}}) {
+        sizeof(MicroKind), uint64_t{kMicroUnroll}, uint64_t{kDepthwiseRows}, uint64_t{kMaxEntries}}) {
     hash = (hash ^ size) * 0x100000001b3;
   }
   return hash;
@@ -33,6 +33,8 @@ struct LlvmRequest {
   const char* spec;  // KernelSpec::ToString, with its length
   size_t spec_size;
   uint32_t features;  // bit i: Feature i
+  const MicroKind* micro_kinds;
+  size_t micro_kind_count;
 };
 
 // Where an answer goes: exactly one call of `code` or of `refuse`, `entry` before it for each entry.

@@ -81,6 +81,9 @@ std::optional<Rejection> Refuse(const ir::KernelSpec& spec) {
 // differently, and conversions of FP16 are in F16C.
 constexpr Feature kUsed[] = {Feature::kSse42, Feature::kAvx2, Feature::kAvx512};
 
+// Twelve chains of eight lanes: what LLVM keeps in sixteen registers.
+constexpr RegisterTile kTile{.rows = 6, .panels = 1};
+
 Target UsedOf(const Target& target) {
   Target used;
   for (const Feature feature : kUsed) {
@@ -106,13 +109,16 @@ std::variant<EmittedKernel, Rejection> Llvm::Emit(const ir::KernelSpec& spec, co
   const Target used = UsedOf(target);
   Answer answer;
   answer.kernel.spec = spec;
-  answer.kernel.schedule = MakeSchedule(spec, used);
+  answer.kernel.schedule = MakeSchedule(spec, kTile);
   answer.kernel.emitter = std::string(name());
   answer.kernel.isa = used.level();
   answer.kernel.entry_offsets.fill(-1);
-  answer.kernel.run = spec.contraction == ir::Contraction::kDepthwise ? &RunDepthwise : &RunPanels;
+  const bool depthwise = spec.contraction == ir::Contraction::kDepthwise;
+  answer.kernel.run = depthwise ? &RunDepthwise : &RunPanels;
+  std::vector<MicroKind> kinds;
+  if (!depthwise) kinds = MicroKinds(spec, answer.kernel.schedule);
   const std::string text = spec.ToString();
-  const LlvmRequest request{text.data(), text.size(), FeatureBits(used)};
+  const LlvmRequest request{text.data(), text.size(), FeatureBits(used), kinds.data(), kinds.size()};
   const LlvmSink sink{&answer, &Answer::TakeEntry, &Answer::TakeCode, &Answer::TakeRefusal};
   (*api)->emit(&request, &sink);
   if (!answer.refusal.empty()) return Rejection{RejectReason::kLlvmFailed, std::move(answer.refusal)};

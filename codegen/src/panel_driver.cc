@@ -8,9 +8,22 @@
 namespace clikart::codegen {
 namespace {
 
+constexpr int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
 // Bytes of weights on their way from memory while few rows stream them: about twice what a core
 // receives in one memory latency. The hardware's own prefetch stops at pages and follows too close.
 constexpr int64_t kStreamAhead = 8192;
+
+// Panels that a block of `rows` rows takes at once where the weight is streamed: few rows leave accumulators
+// free, and several panels keep more cache lines on their way.
+int64_t WidestPanels(const Schedule& schedule, int64_t rows) {
+  int64_t panels = kMostTilePanels;
+  while (panels > 1 && panels * rows > schedule.row_block * schedule.panel_block) panels /= 2;
+  return panels;
+}
+
+// Rows of block `i` of so many: nearly the same for all, as a small last one would wait for its own fma chains.
+int64_t RowsOfBlock(int64_t rows, int64_t blocks, int64_t i) { return rows / blocks + (i < rows % blocks ? 1 : 0); }
 
 // One tile under way: what stays the same over the loops.
 class Tile {
@@ -22,7 +35,7 @@ class Tile {
         scratch_(kernel.spec, kernel.schedule, args.rows, args.panels) {}
 
   void Run() const {
-    if (args_.rows <= kRowBlock) {
+    if (args_.rows <= kernel_.schedule.row_block) {
       RunFewRows();
     } else {
       RunManyRows();
@@ -90,18 +103,25 @@ class Tile {
     micro.a = a.data;
     micro.a_stride = a.stride;
     micro.b_stride = layout_.PanelBytes();
-    micro.depth = layout_.depth;
     micro.prefetch_step = UnrolledBytes();
     micro.c = args_.scratch + scratch_.accumulators_at();
     micro.c_stride = rows * kAccumulatorRow;
-    int width = WidestPanels(rows);
+    int64_t width = WidestPanels(kernel_.schedule, rows);
     for (int64_t panel = 0; panel < args_.panels; panel += width) {
       while (width > args_.panels - panel) width /= 2;
-      micro.b = Panel(panel);
+      SetWeights(micro, Panel(panel), layout_.depth, layout_);
       micro.prefetch = micro.b + kStreamAhead / width;
-      Call(MicroEntry(WeightForm::kPacked, rows, width), micro);
+      Call(MicroEntry({WeightForm::kPacked, rows, static_cast<int>(width)}), micro);
       for (int64_t i = 0; i < width; ++i) Finish(panel + i, micro.c + i * micro.c_stride);
     }
+  }
+
+  // `depth` k steps from `b` on, packed as `layout` has them.
+  static void SetWeights(MicroArgs& micro, const std::byte* b, int64_t depth, const ir::PanelLayout& layout) {
+    micro.b = b;
+    micro.depth = depth;
+    micro.unrolled_end = b + layout.OffsetOf(0, depth / kMicroUnroll * kMicroUnroll);
+    micro.whole_end = b + depth / layout.interleave * layout.StepBytes();
   }
 
   // k steps [first, first + count).
@@ -117,50 +137,60 @@ class Tile {
     do {
       block.count = std::min(kernel_.schedule.depth_block, layout_.depth - block.first);
       const Rows a = RowsFrom(block.first, block.count);
-      for (int64_t panel = 0; panel < args_.panels; ++panel) MultiplyPanel(a, panel, block);
+      int64_t width = kernel_.schedule.panel_block;
+      for (int64_t panel = 0; panel < args_.panels; panel += width) {
+        while (width > args_.panels - panel) width /= 2;
+        MultiplyPanels(a, panel, width, block);
+      }
       block.first += block.count;
     } while (block.first < layout_.depth);
   }
 
-  // All rows times one panel's depth block, and the epilogue after the last one.
-  void MultiplyPanel(const Rows& a, int64_t panel, const DepthBlock& block) const {
+  // All rows times a depth block of `width` panels, and the epilogue after the last one.
+  void MultiplyPanels(const Rows& a, int64_t panel, int64_t width, const DepthBlock& block) const {
     const bool widens = scratch_.widens();
-    const int64_t row_blocks = (args_.rows + kRowBlock - 1) / kRowBlock;
+    const int64_t row_blocks = (args_.rows + kernel_.schedule.row_block - 1) / kernel_.schedule.row_block;
     const int64_t block_at = layout_.OffsetOf(0, block.first);
-    const int64_t block_bytes =
-        ir::PanelLayout{.depth = block.count, .dtype = layout_.dtype, .interleave = layout_.interleave}.PanelBytes();
+    const int64_t block_bytes = RoundUp(block.count, layout_.interleave) / layout_.interleave * layout_.StepBytes();
     const std::byte* const weights = Panel(panel) + block_at;
-    std::byte* const c = args_.scratch + scratch_.accumulators_at() + panel * scratch_.accumulator_panel_stride();
     MicroArgs micro;
     micro.a = a.data;
     micro.a_stride = a.stride;
-    micro.b = widens ? Widen(weights, block.count) : weights;
-    micro.depth = block.count;
-    micro.c = c;
+    micro.b_stride = layout_.PanelBytes();
+    if (widens) {
+      micro.b_stride = block.count * kAccumulatorRow;
+      for (int64_t i = 0; i < width; ++i) Widen(weights + i * layout_.PanelBytes(), block.count, i * micro.b_stride);
+      SetWeights(micro, args_.scratch + scratch_.panel_at(), block.count, ir::PanelLayout{});
+    } else {
+      SetWeights(micro, weights, block.count, layout_);
+    }
+    micro.c = args_.scratch + scratch_.accumulators_at();
+    if (scratch_.keeps_accumulators()) micro.c += panel * scratch_.accumulator_panel_stride();
+    micro.c_stride = scratch_.accumulator_panel_stride();
     micro.resume = block.first > 0;
+    const std::byte* const c = micro.c;
     // What is read next: the row blocks share the work of asking for it.
-    const bool more_panels = panel + 1 < args_.panels;
-    micro.prefetch = more_panels ? weights + layout_.PanelBytes() : Panel(0) + (block_at + block_bytes);
+    const bool more_panels = panel + width < args_.panels;
+    micro.prefetch = more_panels ? weights + width * layout_.PanelBytes() : Panel(0) + (block_at + block_bytes);
     micro.prefetch_step = UnrolledBytes() / row_blocks;
+    const WeightForm form = widens ? WeightForm::kWidened : WeightForm::kPacked;
     for (int64_t i = 0; i < row_blocks; ++i) {
-      // Blocks of nearly the same size: a small last one would wait for its own fma chains.
-      const int64_t rows = args_.rows / row_blocks + (i < args_.rows % row_blocks ? 1 : 0);
-      const WeightForm form = widens ? WeightForm::kWidened : WeightForm::kPacked;
-      Call(MicroEntry(form, static_cast<int>(rows), 1), micro);
+      const auto rows = static_cast<int>(RowsOfBlock(args_.rows, row_blocks, i));
+      Call(MicroEntry({form, rows, static_cast<int>(width)}), micro);
       micro.a += rows * a.stride;
       micro.c += rows * kAccumulatorRow;
       micro.prefetch += block_bytes / row_blocks;
     }
-    if (block.first + block.count == layout_.depth) Finish(panel, c);
+    if (block.first + block.count < layout_.depth) return;
+    for (int64_t i = 0; i < width; ++i) Finish(panel + i, c + i * micro.c_stride);
   }
 
-  const std::byte* Widen(const std::byte* panel, int64_t steps) const {
+  void Widen(const std::byte* panel, int64_t steps, int64_t at) const {
     WidenArgs widen;
     widen.panel = panel;
-    widen.out = args_.scratch + scratch_.panel_at();
+    widen.out = args_.scratch + scratch_.panel_at() + at;
     widen.steps = steps;
     Call(kWidenEntry, widen);
-    return widen.out;
   }
 
   void Finish(int64_t panel, const std::byte* c) const {
@@ -182,6 +212,27 @@ class Tile {
 };
 
 }  // namespace
+
+std::vector<MicroKind> MicroKinds(const ir::KernelSpec& spec, const Schedule& schedule) {
+  std::vector<MicroKind> kinds;
+  const auto add = [&](WeightForm form, int64_t rows, int64_t widest) {
+    for (int64_t panels = 1; panels <= widest; panels *= 2) {
+      kinds.push_back({form, static_cast<int>(rows), static_cast<int>(panels)});
+    }
+  };
+  for (int64_t rows = 1; rows <= schedule.row_block; ++rows) {
+    add(WeightForm::kPacked, rows, WidestPanels(schedule, rows));
+  }
+  if (spec.w == ir::DType::kFloat32) return kinds;
+  // Panels are widened for so many rows that all their blocks are large.
+  int64_t fewest = schedule.row_block;
+  for (int64_t rows = schedule.few_rows + 1; rows <= schedule.few_rows + schedule.row_block; ++rows) {
+    const int64_t blocks = (rows + schedule.row_block - 1) / schedule.row_block;
+    fewest = std::min(fewest, RowsOfBlock(rows, blocks, blocks - 1));
+  }
+  for (int64_t rows = fewest; rows <= schedule.row_block; ++rows) add(WeightForm::kWidened, rows, schedule.panel_block);
+  return kinds;
+}
 
 void RunPanels(const KernelImage& kernel, const TileArgs& args) {
   if (args.rows > 0 && args.panels > 0) Tile(kernel, args).Run();

@@ -6,13 +6,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "clikart/codegen/kernel.h"
 
 namespace clikart::codegen {
 
-inline constexpr int kRowBlock = 6;     // rows of the largest register tile
-inline constexpr int kMicroUnroll = 4;  // k steps of the inner loop
+inline constexpr int kMicroUnroll = 4;     // k steps of the inner loop
+inline constexpr int kMostTileRows = 16;   // rows of a register tile, over all emitters
+inline constexpr int kMostTilePanels = 8;  // panels, a power of two
 
 inline constexpr int64_t kAccumulatorRow = 16 * sizeof(float);  // bytes of a panel's accumulators
 
@@ -23,11 +25,14 @@ struct MicroArgs {
   const std::byte* b = nullptr;  // first k step of the first panel
   int64_t b_stride = 0;          // bytes between panels
   int64_t depth = 0;             // k steps, may be 0
-  std::byte* c = nullptr;        // f32 accumulators: [panel][row][16], rows kAccumulatorRow apart
-  int64_t c_stride = 0;          // bytes between panels
-  int64_t resume = 0;            // 0: start from +0, else from what c holds
-  // Each kMicroUnroll k steps the cache lines of as many steps from here on are asked for (one such run
-  // for each panel), then this moves by prefetch_step. Any address will do.
+  // Where b stands after the last run of kMicroUnroll k steps, and after the last whole packed step.
+  const std::byte* unrolled_end = nullptr;
+  const std::byte* whole_end = nullptr;
+  std::byte* c = nullptr;  // f32 accumulators: [panel][row][16], rows kAccumulatorRow apart
+  int64_t c_stride = 0;    // bytes between panels
+  int64_t resume = 0;      // 0: start from +0, else from what c holds
+  // Each kMicroUnroll k steps the cache lines of as many steps from here on are asked for (packed weights: one
+  // such run for each panel, b_stride apart), then this moves by prefetch_step. Any address will do.
   const std::byte* prefetch = nullptr;
   int64_t prefetch_step = 0;
 };
@@ -63,30 +68,30 @@ struct EpilogueArgs {
   int64_t columns = 0;  // valid ones, at least 1
 };
 
-// Entry numbers. Micro entries exist for the forms for which MicroEntry answers.
+// Entry numbers.
 enum class WeightForm : uint8_t { kPacked, kWidened };  // as packed, or f32 made by `widen`
 inline constexpr int kStageEntry = 0;
 inline constexpr int kWidenEntry = 1;  // none for f32 weights
 inline constexpr int kEpilogueEntry = 2;
 
-// Panels that the widest entry for a block of `rows` rows takes at once; the narrower ones halve it.
-// Few rows leave accumulators free, and several panels keep more cache lines on their way.
-constexpr int WidestPanels(int rows) {
-  if (rows == 1) return 4;
-  return rows <= 3 ? 2 : 1;
-}
-static_assert(WidestPanels(1) <= kRowBlock && 3 * WidestPanels(3) <= kRowBlock);
+// A register kernel that RunPanels calls: rows by panels of accumulators.
+struct MicroKind {
+  WeightForm form = WeightForm::kPacked;
+  int rows = 1;    // up to kMostTileRows
+  int panels = 1;  // a power of two up to kMostTilePanels
+};
 
-// rows in 1..kRowBlock; panels a power of two up to WidestPanels(rows), 1 for widened weights.
-constexpr int MicroEntry(WeightForm form, int rows, int panels) {
+constexpr int MicroEntry(const MicroKind& kind) {
   constexpr int first = 3;
-  if (form == WeightForm::kWidened) return first + rows - 1;
-  if (panels == 1) return first + kRowBlock + rows - 1;
-  constexpr int wide = first + 2 * kRowBlock;
-  if (rows == 1) return wide + (panels == 4 ? 1 : 0);
-  return wide + rows;
+  int width = 0;  // 1, 2, 4, 8 panels
+  while ((1 << width) < kind.panels) ++width;
+  const int form = kind.form == WeightForm::kPacked ? 0 : 4;
+  return first + (form + width) * kMostTileRows + kind.rows - 1;
 }
-static_assert(MicroEntry(WeightForm::kPacked, 3, 2) < kMaxEntries);
+static_assert(MicroEntry({WeightForm::kWidened, kMostTileRows, kMostTilePanels}) < kMaxEntries);
+
+// Those that a kernel of that schedule needs.
+std::vector<MicroKind> MicroKinds(const ir::KernelSpec& spec, const Schedule& schedule);
 
 // TileFunction of every emitter that provides these entries.
 void RunPanels(const KernelImage& kernel, const TileArgs& args);

@@ -17,7 +17,7 @@ constexpr int64_t RoundToLine(int64_t bytes) { return (bytes + kLine - 1) / kLin
 }  // namespace
 
 TileScratch::TileScratch(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t panels) {
-  const bool few = rows <= kRowBlock;
+  const bool few = rows <= schedule.row_block;
   const bool in_place = spec.access == ir::Access::kDense && spec.x == ir::DType::kFloat32;
   const int64_t block = few ? spec.depth() : std::min(spec.depth(), schedule.depth_block);
   staged_ = !(in_place && few);
@@ -25,15 +25,17 @@ TileScratch::TileScratch(const ir::KernelSpec& spec, const Schedule& schedule, i
   // A line more than a block, so that rows do not fall into the same sets of the cache.
   row_stride_ = RoundToLine(block * static_cast<int64_t>(sizeof(float))) + kLine;
   panel_at_ = staged_ ? rows * row_stride_ : 0;
-  accumulators_at_ = panel_at_ + (widens_ ? block * ir::kPanelLanes * static_cast<int64_t>(sizeof(float)) : 0);
-  // Accumulators of all panels are kept only where they wait for another depth block.
-  const bool kept = !few && spec.depth() > block;
-  accumulator_panel_stride_ = kept ? rows * kAccumulatorRow : 0;
-  // A register tile is kRowBlock rows of accumulators at most, whatever its shape.
-  bytes_ = accumulators_at_ + (few ? kRowBlock : kept ? panels * rows : rows) * kAccumulatorRow;
+  const int64_t widened = block * ir::kPanelLanes * static_cast<int64_t>(sizeof(float));
+  accumulators_at_ = panel_at_ + (widens_ ? schedule.panel_block * widened : 0);
+  keeps_accumulators_ = !few && spec.depth() > block;
+  accumulator_panel_stride_ = rows * kAccumulatorRow;
+  // A register tile has no more accumulators than the largest, whatever its shape.
+  const int64_t tile = schedule.row_block * schedule.panel_block;
+  bytes_ =
+      accumulators_at_ + (few ? tile : rows * (keeps_accumulators_ ? panels : schedule.panel_block)) * kAccumulatorRow;
 }
 
-Schedule MakeSchedule(const ir::KernelSpec& spec, const Target& target) {
+Schedule MakeSchedule(const ir::KernelSpec& spec, const RegisterTile& tile) {
   Schedule schedule;
   if (spec.contraction == ir::Contraction::kDepthwise) {
     // Panels side by side share the table of taps, and their part of x is read in one go.
@@ -42,14 +44,15 @@ Schedule MakeSchedule(const ir::KernelSpec& spec, const Target& target) {
     schedule.tile_panels = 16;
     return schedule;
   }
-  schedule.row_block = target.Has(Feature::kAvx2) ? kRowBlock : 1;
+  schedule.row_block = tile.rows;
+  schedule.panel_block = tile.panels;
   // Decoding takes a few operations of each k step's twelve fmas, and units that have little else to
   // do: it takes many row blocks until a pass that writes the panel to memory is cheaper.
-  schedule.few_rows = spec.w == ir::DType::kFloat32 ? 0 : 8 * kRowBlock;
+  schedule.few_rows = spec.w == ir::DType::kFloat32 ? 0 : 48;
   // A block of a panel is 16 KiB (half of a 32 KiB first-level cache), one of rows 144 KiB and its
   // accumulators, which are touched once a block, twice that.
   schedule.depth_block = 256;
-  schedule.tile_rows = 22 * kRowBlock;
+  schedule.tile_rows = std::max<int64_t>(1, 132 / tile.rows) * tile.rows;
   schedule.tile_panels = 32;
   return schedule;
 }
@@ -58,7 +61,7 @@ int64_t ScratchBytes(const ir::KernelSpec& spec, const Schedule& schedule, int64
   if (spec.contraction == ir::Contraction::kDepthwise) return DepthwiseScratch(spec, panels).bytes();
   // The largest of the tiles that have no more rows: few rows keep their whole depth.
   int64_t bytes = TileScratch(spec, schedule, rows, panels).bytes();
-  for (const int64_t fewer : {int64_t{kRowBlock}, schedule.few_rows}) {
+  for (const int64_t fewer : {schedule.row_block, schedule.few_rows}) {
     if (fewer < rows) bytes = std::max(bytes, TileScratch(spec, schedule, fewer, panels).bytes());
   }
   return bytes;

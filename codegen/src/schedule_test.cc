@@ -6,25 +6,26 @@ namespace clikart::codegen {
 namespace {
 
 TEST(Schedule, ScratchOfTheLargestTileServesAll) {
-  for (const ir::DType x : {ir::DType::kFloat32, ir::DType::kBFloat16}) {
-    for (const ir::DType w : {ir::DType::kFloat32, ir::DType::kFloat16}) {
-      for (const int64_t depth : {0, 1, 256, 257, 5000}) {
-        ir::KernelSpec spec;
-        spec.n = 1000;
-        spec.k = depth;
-        spec.x = x;
-        spec.w = w;
-        const Schedule schedule = MakeSchedule(spec, TargetOf(IsaLevel::kAvx2));
-        int64_t before = 0;
-        for (int64_t rows = 0; rows <= 80; ++rows) {
-          const int64_t bytes = ScratchBytes(spec, schedule, rows, 4);
-          EXPECT_GE(bytes, before) << rows << " rows of " << spec.ToString();
-          EXPECT_GE(ScratchBytes(spec, schedule, rows, 5), bytes) << rows << " rows of " << spec.ToString();
-          before = bytes;
+  for (const RegisterTile& tile : {RegisterTile{1, 1}, RegisterTile{6, 1}, RegisterTile{14, 2}})
+    for (const ir::DType x : {ir::DType::kFloat32, ir::DType::kBFloat16}) {
+      for (const ir::DType w : {ir::DType::kFloat32, ir::DType::kFloat16}) {
+        for (const int64_t depth : {0, 1, 256, 257, 5000}) {
+          ir::KernelSpec spec;
+          spec.n = 1000;
+          spec.k = depth;
+          spec.x = x;
+          spec.w = w;
+          const Schedule schedule = MakeSchedule(spec, tile);
+          int64_t before = 0;
+          for (int64_t rows = 0; rows <= 80; ++rows) {
+            const int64_t bytes = ScratchBytes(spec, schedule, rows, 4);
+            EXPECT_GE(bytes, before) << rows << " rows of " << spec.ToString();
+            EXPECT_GE(ScratchBytes(spec, schedule, rows, 5), bytes) << rows << " rows of " << spec.ToString();
+            before = bytes;
+          }
         }
       }
     }
-  }
 }
 
 }  // namespace

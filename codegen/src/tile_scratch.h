@@ -15,6 +15,8 @@ class TileScratch {
   bool staged() const { return staged_; }  // rows are copied to scratch, as f32
   bool widens() const { return widens_; }  // panels too
   int64_t row_stride() const { return row_stride_; }
+  // Accumulators of all panels are kept, for another depth block; else those of one register tile's panels.
+  bool keeps_accumulators() const { return keeps_accumulators_; }
   int64_t accumulator_panel_stride() const { return accumulator_panel_stride_; }
 
   // Byte offsets of the regions, each on a cache line.
@@ -26,6 +28,7 @@ class TileScratch {
  private:
   bool staged_;
   bool widens_;
+  bool keeps_accumulators_;
   int64_t row_stride_;
   int64_t accumulator_panel_stride_;
   int64_t panel_at_;

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "absl/strings/str_cat.h"
-#include "avx2_code.h"
+#include "avx2/avx2_code.h"
 #include "clikart/ir/panel_layout.h"
 #include "depthwise_driver.h"
 #include "panel_driver.h"
@@ -13,8 +13,8 @@
 namespace clikart::codegen {
 namespace {
 
-// Some four times what the largest kernel takes; its size does not grow with the spec's.
-constexpr size_t kCodeBytes = 64 << 10;
+// Some three times what the largest kernel takes; its size does not grow with the spec's.
+constexpr size_t kCodeBytes = 128 << 10;
 constexpr size_t kCodeAlignment = 64;
 
 class XbyakFloatEmitter final : public Emitter {
@@ -24,24 +24,24 @@ class XbyakFloatEmitter final : public Emitter {
   std::variant<EmittedKernel, Rejection> Emit(const ir::KernelSpec& spec, const Target& target) const override;
 };
 
-void AssembleDepthwise(const ir::KernelSpec& spec, Avx2Code& code, std::array<int32_t, kMaxEntries>& entries) {
+Packing PackingOf(const ir::KernelSpec& spec) { return {spec.w, ir::LayoutOf(spec).interleave}; }
+
+void AssembleDepthwise(const ir::KernelSpec& spec, KernelCode& code, EmittedKernel& kernel) {
+  auto& entries = kernel.entry_offsets;
   entries[kEpilogueEntry] = code.Epilogue(spec, ir::ProgramOf(spec.activation));
-  entries[kDepthwiseEntry] = code.Depthwise(spec.x, spec.w, ir::kPanelLanes);
+  entries[kDepthwiseEntry] = code.Depthwise(spec.x, PackingOf(spec), ir::kPanelLanes);
   const int tail = static_cast<int>(spec.n % ir::kPanelLanes);
-  if (tail > 0) entries[kDepthwiseTailEntry] = code.Depthwise(spec.x, spec.w, tail);
+  if (tail > 0) entries[kDepthwiseTailEntry] = code.Depthwise(spec.x, PackingOf(spec), tail);
 }
 
-void Assemble(const ir::KernelSpec& spec, Avx2Code& code, std::array<int32_t, kMaxEntries>& entries) {
+void AssemblePanels(const ir::KernelSpec& spec, KernelCode& code, EmittedKernel& kernel) {
+  auto& entries = kernel.entry_offsets;
   entries[kStageEntry] = code.Stage(spec.x, spec.access);
   entries[kEpilogueEntry] = code.Epilogue(spec, ir::ProgramOf(spec.activation));
-  const bool widens = spec.w != ir::DType::kFloat32;
-  const Packing packing{spec.w, ir::LayoutOf(spec).interleave};
-  if (widens) entries[kWidenEntry] = code.Widen(packing);
-  for (int rows = 1; rows <= kRowBlock; ++rows) {
-    for (int panels = 1; panels <= WidestPanels(rows); panels *= 2) {
-      entries[MicroEntry(WeightForm::kPacked, rows, panels)] = code.Micro(rows, panels, packing);
-    }
-    if (widens) entries[MicroEntry(WeightForm::kWidened, rows, 1)] = code.Micro(rows, 1, Packing{});
+  if (spec.w != ir::DType::kFloat32) entries[kWidenEntry] = code.Widen(PackingOf(spec));
+  for (const MicroKind& kind : MicroKinds(spec, kernel.schedule)) {
+    const Packing weights = kind.form == WeightForm::kPacked ? PackingOf(spec) : Packing{};
+    entries[MicroEntry(kind)] = code.Micro({kind.rows, kind.panels, weights, kind.form});
   }
 }
 
@@ -67,7 +67,7 @@ std::variant<EmittedKernel, Rejection> XbyakFloatEmitter::Emit(const ir::KernelS
 
   EmittedKernel kernel;
   kernel.spec = spec;
-  kernel.schedule = MakeSchedule(spec, target);
+  kernel.schedule = MakeSchedule(spec, kAvx2Tile);
   kernel.emitter = name();
   kernel.isa = IsaLevel::kAvx2;
   kernel.entry_offsets.fill(-1);
@@ -79,13 +79,14 @@ std::variant<EmittedKernel, Rejection> XbyakFloatEmitter::Emit(const ir::KernelS
   std::align(kCodeAlignment, kCodeBytes, start, space);
   const std::span<uint8_t> buffer(static_cast<uint8_t*>(start), kCodeBytes);
   Avx2Code code(buffer);
-  (depthwise ? AssembleDepthwise : Assemble)(spec, code, kernel.entry_offsets);
+  (depthwise ? AssembleDepthwise : AssemblePanels)(spec, code, kernel);
   const size_t size = code.Finish();
   if (size == 0) {
     return Rejection{RejectReason::kCodeTooLarge, absl::StrCat("the code does not fit ", kCodeBytes, " bytes")};
   }
   kernel.code.assign(buffer.begin(), buffer.begin() + size);
   kernel.instruction_bytes = code.instruction_bytes();
+  kernel.loops = code.loops();
   return kernel;
 }
 

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kRowsPerPointer = 3;
 constexpr int kLine = 64;
+constexpr int kUnrolledRows = 5;  // at least so many
 
 // One entry under way. The values of its loops are the k steps left, the pointers, then the accumulators.
 class Micro {
@@ -39,7 +40,7 @@ class Micro {
     state.insert(state.end(), accumulators.begin(), accumulators.end());
     // Compiling takes time in proportion to the code: only register tiles that many rows spend their time in are
     // unrolled beyond what a packed step asks for.
-    const int unroll = rows_ >= kRowBlock - 1 ? kMicroUnroll : weights_.interleave;
+    const int unroll = rows_ >= kUnrolledRows ? kMicroUnroll : weights_.interleave;
     state = Repeat(state, unroll, true);
     if (unroll > weights_.interleave) state = Repeat(state, weights_.interleave, false);
     if (weights_.interleave > 1) {

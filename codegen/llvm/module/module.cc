@@ -1,5 +1,6 @@
 // The shared object's one exported function: a request in, a kernel's bytes out.
 
+#include <span>
 #include <string>
 
 #include "../llvm_api.h"
@@ -17,9 +18,9 @@ class Entries {
  public:
   Entries(llvm::Module& module, const ir::KernelSpec& spec, const Isa& isa) : spec_(spec), build_(module, isa) {}
 
-  void Build() {
+  void Build(std::span<const MicroKind> kinds) {
     Entry(kEpilogueEntry, [&] { BuildEpilogue(build_, spec_); });
-    spec_.contraction == ir::Contraction::kDepthwise ? BuildForDepthwise() : BuildForPanels();
+    spec_.contraction == ir::Contraction::kDepthwise ? BuildForDepthwise() : BuildForPanels(kinds);
   }
 
  private:
@@ -36,16 +37,13 @@ class Entries {
     if (tail > 0) Entry(kDepthwiseTailEntry, [&] { BuildDepthwise(build_, spec_.x, spec_.w, tail); });
   }
 
-  void BuildForPanels() {
+  void BuildForPanels(std::span<const MicroKind> kinds) {
     Entry(kStageEntry, [&] { BuildStage(build_, spec_.x, spec_.access); });
     const Packing packed{spec_.w, ir::LayoutOf(spec_).interleave}, widened{};
-    const bool widens = spec_.w != ir::DType::kFloat32;
-    if (widens) Entry(kWidenEntry, [&] { BuildWiden(build_, packed); });
-    for (int rows = 1; rows <= kRowBlock; ++rows) {
-      for (int panels = 1; panels <= WidestPanels(rows); panels *= 2) {
-        Entry(MicroEntry(WeightForm::kPacked, rows, panels), [&] { BuildMicro(build_, rows, panels, packed); });
-      }
-      if (widens) Entry(MicroEntry(WeightForm::kWidened, rows, 1), [&] { BuildMicro(build_, rows, 1, widened); });
+    if (spec_.w != ir::DType::kFloat32) Entry(kWidenEntry, [&] { BuildWiden(build_, packed); });
+    for (const MicroKind& kind : kinds) {
+      const Packing& weights = kind.form == WeightForm::kPacked ? packed : widened;
+      Entry(MicroEntry(kind), [&] { BuildMicro(build_, kind.rows, kind.panels, weights); });
     }
   }
 
@@ -63,7 +61,7 @@ std::string Emit(const LlvmRequest& request, const LlvmSink& sink) {
   llvm::Module module("kernel", context);
   module.setTargetTriple(machine->getTargetTriple().str());
   module.setDataLayout(machine->createDataLayout());
-  Entries(module, *spec, isa).Build();
+  Entries(module, *spec, isa).Build({request.micro_kinds, request.micro_kind_count});
 
   llvm::Expected<Image> image = Compile(module, *machine);
   if (!image) return llvm::toString(image.takeError());

@@ -67,7 +67,14 @@ struct KernelImage;
 using TileFunction = void (*)(const KernelImage& kernel, const TileArgs& args);
 
 // Entry points of emitted code, by role; an emitter fills the ones that its driver calls.
-inline constexpr int kMaxEntries = 32;
+inline constexpr int kMaxEntries = 160;
+
+// An inner loop of emitted code, for static analysis.
+struct Loop {
+  std::string name;            // "micro 14x2 packed"
+  int32_t begin = 0, end = 0;  // bytes of the code, the branch back included
+  int64_t multiplies = 0;      // fma, dot product or tile product instructions in it
+};
 
 // What an emitter answers: position-independent bytes, where they are entered, and the compiled
 // driver that walks a tile and calls the entries. The portable emitter has a driver and no bytes.
@@ -79,6 +86,7 @@ struct EmittedKernel {
   std::vector<uint8_t> code;                       // instructions, then the constants that they read
   int64_t instruction_bytes = 0;                   // of `code`: what a disassembler may read
   std::array<int32_t, kMaxEntries> entry_offsets;  // -1: none
+  std::vector<Loop> loops;
   TileFunction run = nullptr;
 };
 

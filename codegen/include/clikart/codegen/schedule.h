@@ -5,14 +5,20 @@
 #include <iterator>
 #include <string_view>
 
-#include "clikart/codegen/target.h"
 #include "clikart/ir/kernel_spec.h"
 
 namespace clikart::codegen {
 
+// What a register kernel multiplies at once, as an emitter's registers allow.
+struct RegisterTile {
+  int64_t rows = 1;
+  int64_t panels = 1;
+};
+
 struct Schedule {
   int64_t few_rows = 0;     // up to this many rows weights are decoded in registers
   int64_t row_block = 1;    // rows of a register tile
+  int64_t panel_block = 1;  // panels of a register tile
   int64_t depth_block = 0;  // k steps between two stores of the accumulators
   int64_t tile_rows = 0;    // most rows a tile should have
   int64_t tile_panels = 0;  // most panels a tile should have
@@ -26,12 +32,12 @@ struct ScheduleField {
 };
 inline constexpr ScheduleField kScheduleFields[] = {
     {"few_rows", &Schedule::few_rows},       {"row_block", &Schedule::row_block},
-    {"depth_block", &Schedule::depth_block}, {"tile_rows", &Schedule::tile_rows},
-    {"tile_panels", &Schedule::tile_panels},
+    {"panel_block", &Schedule::panel_block}, {"depth_block", &Schedule::depth_block},
+    {"tile_rows", &Schedule::tile_rows},     {"tile_panels", &Schedule::tile_panels},
 };
 static_assert(sizeof(Schedule) == std::size(kScheduleFields) * sizeof(int64_t), "a field is not listed");
 
-Schedule MakeSchedule(const ir::KernelSpec& spec, const Target& target);
+Schedule MakeSchedule(const ir::KernelSpec& spec, const RegisterTile& tile);
 
 // Scratch that a tile of that size needs; grows with rows and panels, so the largest tile's serves all.
 int64_t ScratchBytes(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t panels);

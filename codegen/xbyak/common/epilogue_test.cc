@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "../src/kernel_testing.h"
-#include "avx2_code.h"
+#include "../../src/kernel_testing.h"
+#include "../avx2/avx2_code.h"
 #include "clikart/ir/activation.h"
 #include "gtest/gtest.h"
 

@@ -1,6 +1,6 @@
-// A register plan's steps as AVX2 instructions, one to one.
+// A register plan's steps as instructions, one to one.
 
-#include "avx2_code.h"
+#include "kernel_code.h"
 
 namespace clikart::codegen {
 namespace {
@@ -10,48 +10,49 @@ constexpr uint8_t kLessThan = 17;
 constexpr uint8_t kLessOrEqual = 18;
 constexpr uint8_t kUnordered = 3;
 
-constexpr int kSlotBytes = 32;
-
-Xbyak::Ymm Register(const Operand& operand) { return Xbyak::Ymm(static_cast<int>(operand.value)); }
-
 }  // namespace
 
-void Avx2Code::TranslateMove(const Step& step) {
+void KernelCode::TranslateMove(const Step& step, int lanes) {
+  const auto slot = [&](const Operand& operand) {
+    return ptr[rsp + static_cast<int>(operand.value) * lanes * static_cast<int>(sizeof(float))];
+  };
+  const auto reg = [&](const Operand& operand) { return Register(static_cast<int>(operand.value), lanes); };
   if (step.to.kind == Operand::Kind::kSlot) {
-    vmovups(ptr[rsp + step.to.value * kSlotBytes], Register(step.a));
+    vmovups(slot(step.to), reg(step.a));
     return;
   }
-  const Ymm to = Register(step.to);
+  const Vector to = reg(step.to);
   switch (step.a.kind) {
     case Operand::Kind::kSlot:
-      vmovups(to, ptr[rsp + step.a.value * kSlotBytes]);
+      vmovups(to, slot(step.a));
       break;
     case Operand::Kind::kConstant:
-      vmovups(to, Constant(step.a.value));
+      LoadConstant(to, step.a.value);
       break;
     default:
-      vmovaps(to, Register(step.a));
+      vmovaps(to, reg(step.a));
   }
 }
 
-void Avx2Code::TranslateFma(const Step& step) {
-  const Ymm to = Register(step.to);
+void KernelCode::TranslateFma(const Step& step, int lanes) {
+  const auto reg = [&](const Operand& operand) { return Register(static_cast<int>(operand.value), lanes); };
+  const Vector to = reg(step.to);
   // x * y + to, with y where a constant may stand.
   const auto onto_addend = [&](const Operand& x, const Operand& y) {
     if (y.IsRegister()) {
-      vfmadd231ps(to, Register(x), Register(y));
+      vfmadd231ps(to, reg(x), reg(y));
     } else {
-      vfmadd231ps(to, Register(x), Constant(y.value));
+      vfmadd231ps(to, reg(x), Constant(y.value));
     }
   };
   // to * x + c
   const auto onto_factor = [&](const Operand& x) {
     if (!x.IsRegister()) {
-      vfmadd132ps(to, Register(step.c), Constant(x.value));
+      vfmadd132ps(to, reg(step.c), Constant(x.value));
     } else if (step.c.IsRegister()) {
-      vfmadd213ps(to, Register(x), Register(step.c));
+      vfmadd213ps(to, reg(x), reg(step.c));
     } else {
-      vfmadd213ps(to, Register(x), Constant(step.c.value));
+      vfmadd213ps(to, reg(x), Constant(step.c.value));
     }
   };
   if (step.to == step.c) {
@@ -61,13 +62,14 @@ void Avx2Code::TranslateFma(const Step& step) {
   }
 }
 
-void Avx2Code::Translate(const Step& step) {
-  if (step.kind == Step::Kind::kMove) return TranslateMove(step);
-  if (step.op == ir::Op::kFma) return TranslateFma(step);
+void KernelCode::Translate(const Step& step, int lanes) {
+  if (step.kind == Step::Kind::kMove) return TranslateMove(step, lanes);
+  if (step.op == ir::Op::kFma) return TranslateFma(step, lanes);
+  const auto reg = [&](const Operand& operand) { return Register(static_cast<int>(operand.value), lanes); };
 
-  const Ymm to = Register(step.to);
-  const Ymm a = Register(step.a);
-  const Ymm b_register = Register(step.b);
+  const Vector to = reg(step.to);
+  const Vector a = reg(step.a);
+  const Vector b_register = reg(step.b);
   const bool constant = step.b.kind == Operand::Kind::kConstant;
   const Address b_constant = constant ? Constant(step.b.value) : ptr[rsp];
   const Xbyak::Operand& b = constant ? static_cast<const Xbyak::Operand&>(b_constant) : b_register;
@@ -95,16 +97,16 @@ void Avx2Code::Translate(const Step& step) {
       vminps(to, a, b);
       break;
     case ir::Op::kLess:
-      vcmpps(to, a, b, kLessThan);
+      Compare(to, a, b, kLessThan);
       break;
     case ir::Op::kLessEq:
-      vcmpps(to, a, b, kLessOrEqual);
+      Compare(to, a, b, kLessOrEqual);
       break;
     case ir::Op::kIsNan:
-      vcmpps(to, a, a, kUnordered);
+      Compare(to, a, a, kUnordered);
       break;
     case ir::Op::kSelect:
-      vblendvps(to, Register(step.c), b, a);
+      Select(to, a, b, reg(step.c));
       break;
     case ir::Op::kAnd:
       vandps(to, a, b);

@@ -1,0 +1,104 @@
+// Assembles the entries of one kernel (panel_driver.h and depthwise_driver.h say what they do). What all
+// instruction sets share is written here, once; a backend derives from it and says how wide vectors are and
+// how they are loaded, decoded, rounded and stored.
+#pragma once
+
+#include <string_view>
+
+#include "assembler.h"
+#include "clikart/ir/kernel_spec.h"
+#include "clikart/ir/panel_layout.h"
+#include "clikart/ir/program.h"
+#include "panel_driver.h"
+#include "register_plan.h"
+
+namespace clikart::codegen {
+
+// How the weights that a kernel reads lie in their panels.
+struct Packing {
+  ir::DType dtype = ir::DType::kFloat32;
+  int interleave = 1;                                                                       // ir/panel_layout.h
+  int DepthBytes() const { return static_cast<int>(ir::kPanelLanes * ir::SizeOf(dtype)); }  // of one k step
+};
+
+// A register kernel: that many rows by panels of accumulators.
+struct MicroShape {
+  int rows = 1;
+  int panels = 1;
+  Packing weights;
+  WeightForm form = WeightForm::kPacked;
+};
+
+class KernelCode : public Assembler {
+ public:
+  // Each assembles one entry and answers its offset.
+  int32_t Micro(const MicroShape& shape);
+  // `lanes` of each panel, 1 to 16.
+  int32_t Depthwise(ir::DType x, const Packing& weights, int lanes);
+  int32_t Stage(ir::DType x, ir::Access access);
+  int32_t Widen(const Packing& weights);
+  // `program` stands for the spec's activation. It keeps to the first `vectors` registers (at least
+  // kFewestRegisters; 0: all) and spills the rest.
+  int32_t Epilogue(const ir::KernelSpec& spec, const ir::Program& program, int vectors = 0);
+
+ protected:
+  KernelCode(std::span<uint8_t> buffer, int vectors, int lanes) : Assembler(buffer, vectors), lanes_(lanes) {}
+
+  int lanes() const { return lanes_; }  // 32-bit ones of a whole vector: 8 or 16
+  static int VectorBytes(const Vector& vector) { return static_cast<int>(vector.getBit()) / 8; }
+  static int LanesOf(const Vector& vector) { return VectorBytes(vector) / 4; }
+
+  // Register `number`, seen as that many 32-bit lanes: lanes(), or half of them where that is still a vector.
+  virtual Vector Register(int number, int lanes) const = 0;
+  Vector Register(int number) const { return Register(number, lanes_); }
+  Vector TakeVector() { return Register(TakeVectors(1)); }
+  // `bits` in every lane, as an operand from memory of an instruction on 32-bit lanes.
+  virtual Address Constant(uint32_t bits) = 0;
+  // The 32 bits at `from` in every lane, likewise, where the instruction set has such operands.
+  virtual bool broadcasts_operands() const { return false; }
+  virtual Address BroadcastOperand(const RegExp& from) { return ptr[from]; }
+  virtual void LoadConstant(const Vector& to, uint32_t bits) = 0;
+
+  // A vector of elements at `from` as f32.
+  virtual void Load(ir::DType dtype, const Vector& to, const RegExp& from) = 0;
+  // The last `count` modulo lanes() elements at `from`, as f32 to `to`; all registers may change.
+  virtual void CopyTail(ir::DType dtype, const Reg64& from, const Reg64& to, const Reg64& count, const Reg64& spare,
+                        const Vector& value) = 0;
+  // The first `lanes` (up to a vector) elements at `from` as f32, and nothing behind them. `mask` is as
+  // PrepareFirst left it for that many lanes, less than a vector.
+  virtual void PrepareFirst(int lanes, const Vector& mask, const Vector& spare) = 0;
+  virtual void LoadFirst(ir::DType dtype, const Vector& to, const RegExp& from, int lanes, const Vector& mask) = 0;
+
+  // Brings to `aux` what DecodePairs wants there, for weights of interleave 2.
+  virtual void PrepareDecode(ir::DType dtype, const Vector& aux) = 0;
+  // Element `k` of a vector of pairs at `from`, as f32.
+  virtual void DecodePairs(ir::DType dtype, const RegExp& from, int k, const Vector& to, const Vector& aux) = 0;
+
+  // Rounds f32 lanes in place; 16-bit results lie side by side at the low end.
+  virtual void Round(ir::DType dtype, const Vector& value, const Vector& spare0, const Vector& spare1) = 0;
+  // What Round left.
+  virtual void Store(ir::DType dtype, const RegExp& to, const Vector& value) = 0;
+  // The first `count` (less than a vector has); `value` and `spare` are lost.
+  virtual void StoreTail(ir::DType dtype, const RegExp& to, const Vector& value, const Reg64& count,
+                         const Reg64& spare) = 0;
+
+  // to = a compared with b, all ones or zeros in a lane; `predicate` is that of vcmpps.
+  virtual void Compare(const Vector& to, const Vector& a, const Xbyak::Operand& b, uint8_t predicate) = 0;
+  // to = mask ? a : b
+  virtual void Select(const Vector& to, const Vector& mask, const Xbyak::Operand& a, const Vector& b) = 0;
+
+ private:
+  // Vectors of one k step of a panel.
+  int halves() const { return static_cast<int>(ir::kPanelLanes) / lanes_; }
+  // Vector `half` of k step `k` of the packed step at `from`, as f32.
+  void Decode(const Packing& weights, const RegExp& from, int k, int half, const Vector& to, const Vector& aux);
+
+  // A plan's step, one to one; registers have `lanes` lanes.
+  void Translate(const Step& step, int lanes);
+  void TranslateMove(const Step& step, int lanes);
+  void TranslateFma(const Step& step, int lanes);
+
+  const int lanes_;
+};
+
+}  // namespace clikart::codegen
