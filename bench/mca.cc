@@ -70,13 +70,18 @@ absl::Status TakeArgument(int& at, int argc, char** argv, Options& options) {
   return absl::OkStatus();
 }
 
-// The main loops of the kernel that the CPU gets, or all of them.
+// The main loops of the kernel that such a CPU gets, or all of them.
 absl::Status AddRows(const McaCase& wanted, const std::string& cpu, const Options& options, std::vector<McaRow>& rows) {
   const codegen::Target target = analysis::TargetOfCpu(cpu, wanted.level);
-  auto emitted = options.emitter->Emit(wanted.spec, target);
+  ir::KernelSpec spec = wanted.spec;
+  if (options.specs.empty()) {
+    // The default set is for CPUs that have the level.
+    if (target.level() != wanted.level) return absl::OkStatus();
+    SuitTarget(spec, target);
+  }
+  auto emitted = options.emitter->Emit(spec, target);
   if (const auto* rejection = std::get_if<codegen::Rejection>(&emitted)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(wanted.spec.ToString(), " for ", target.ToString(), ": ", rejection->detail));
+    return absl::InvalidArgumentError(absl::StrCat(spec.ToString(), " for ", cpu, ": ", rejection->detail));
   }
   const auto& kernel = std::get<codegen::EmittedKernel>(emitted);
   auto loops = analysis::LoopsOf(kernel);
@@ -85,7 +90,7 @@ absl::Status AddRows(const McaCase& wanted, const std::string& cpu, const Option
     if (!loop.main && !options.all_loops) continue;
     const McaGoals goals = loop.main ? wanted.goals : McaGoals();
     auto prediction = analysis::Predict(analysis::CodeOf(kernel, loop), cpu);
-    rows.push_back({.kernel = wanted.spec.ToString(),
+    rows.push_back({.kernel = spec.ToString(),
                     .isa = std::string(codegen::Name(kernel.isa)),
                     .cpu = cpu,
                     .loop = std::move(loop),
@@ -120,8 +125,6 @@ int Main(int argc, char** argv) {
   for (const McaCase& wanted : cases) {
     for (const std::string& cpu : options.cpus) {
       if (options.level.has_value() && wanted.level != *options.level) continue;
-      // The default set is for the CPUs that have the level to the full.
-      if (options.specs.empty() && analysis::TargetOfCpu(cpu, wanted.level).level() != wanted.level) continue;
       if (const absl::Status status = AddRows(wanted, cpu, options, rows); !status.ok()) {
         std::fprintf(stderr, "clikart-mca: %s\n", std::string(status.message()).c_str());
         return 2;

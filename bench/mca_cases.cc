@@ -1,24 +1,39 @@
 #include "mca_cases.h"
 
+#include "clikart/codegen/product.h"
+
 namespace clikart::bench {
 namespace {
 
-ir::KernelSpec Dense(ir::DType dtype) {
+using codegen::IsaLevel;
+using ir::DType;
+
+ir::KernelSpec Dense(DType x, DType w, DType y) {
   ir::KernelSpec spec;
   spec.n = 6144;
   spec.k = 4096;
-  spec.x = spec.w = spec.y = dtype;
+  spec.x = x;
+  spec.w = w;
+  spec.y = y;
   return spec;
 }
+
+McaCase Float(DType dtype, IsaLevel level, McaGoals goals) { return {Dense(dtype, dtype, dtype), level, goals}; }
 
 }  // namespace
 
 std::vector<McaCase> McaCases() {
-  std::vector<McaCase> cases;
-  for (const ir::DType dtype : {ir::DType::kFloat32, ir::DType::kFloat16, ir::DType::kBFloat16}) {
-    cases.push_back({.spec = Dense(dtype), .level = codegen::IsaLevel::kAvx2, .goals = {}});
-  }
-  return cases;
+  constexpr McaGoals kNone;
+  return {
+      Float(DType::kFloat32, IsaLevel::kAvx2, kNone),
+      Float(DType::kFloat16, IsaLevel::kAvx2, kNone),
+      Float(DType::kBFloat16, IsaLevel::kAvx2, kNone),
+  };
+}
+
+void SuitTarget(ir::KernelSpec& spec, const codegen::Target& target) {
+  spec.product = codegen::ProductFor(spec, target, codegen::MathMode::kNative);
+  spec.interleave = codegen::InterleaveFor(spec.contraction, spec.w, target, codegen::MathMode::kNative);
 }
 
 }  // namespace clikart::bench

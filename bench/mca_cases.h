@@ -23,4 +23,7 @@ struct McaCase {
 
 std::vector<McaCase> McaCases();
 
+// Lets a case's spec multiply as layers do on that target.
+void SuitTarget(ir::KernelSpec& spec, const codegen::Target& target);
+
 }  // namespace clikart::bench

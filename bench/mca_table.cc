@@ -8,7 +8,6 @@
 namespace clikart::bench {
 namespace {
 
-using analysis::KernelLoop;
 using analysis::LoopCounts;
 
 double ProductsForEachLoad(const LoopCounts& counts) {

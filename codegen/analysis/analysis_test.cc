@@ -1,4 +1,5 @@
 // The analysis on loops that are small enough to work out by hand.
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "clikart/analysis/kernel_loops.h"
 #include "clikart/analysis/prediction.h"
 #include "clikart/codegen/emitter.h"
+#include "clikart/codegen/product.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -29,6 +31,7 @@ Bytes Join(std::initializer_list<Bytes> parts) {
 Bytes Fma(int accumulator) { return {0x62, 0x92, 0x0d, 0x40, 0xb8, static_cast<uint8_t>(0xc7 | accumulator << 3)}; }
 const Bytes kFmaOfMemory = {0x62, 0xf2, 0x7d, 0x48, 0xb8, 0x08};  // vfmadd231ps zmm1, zmm0, [rax]
 const Bytes kBroadcast = {0x62, 0x62, 0x7d, 0x48, 0x18, 0x28};    // vbroadcastss zmm29, [rax]
+const Bytes kLoad = {0x62, 0x61, 0x7c, 0x48, 0x10, 0x28};         // vmovups zmm29, [rax]
 const Bytes kSpill = {0x62, 0xf1, 0x7c, 0x48, 0x11, 0x04, 0x24};  // vmovups [rsp], zmm0
 const Bytes kTileLoad = {0xc4, 0xe2, 0x7b, 0x4b, 0x04, 0x08};     // tileloadd tmm0, [rax + rcx]
 const Bytes kTileProduct = {0xc4, 0xe2, 0x6a, 0x5c, 0xc1};        // tdpbf16ps tmm0, tmm1, tmm2
@@ -115,11 +118,13 @@ TEST(Prediction, SkylakeMultipliesOnTwoPorts) {
   EXPECT_THAT(chain.bottleneck, HasSubstr("latency"));
 }
 
-// LLVM's model of Zen 4 would have one fma wait for each shuffle.
-TEST(Prediction, ABroadcastFromMemoryIsALoad) {
-  const Prediction fmas = MustPredict(Loop(Fmas(8)), "znver4");
-  const Prediction fed = MustPredict(Loop(Join({Fmas(8), kBroadcast, kBroadcast, kBroadcast, kBroadcast})), "znver4");
-  EXPECT_NEAR(fed.cycles, fmas.cycles, 0.1);
+// Models would have fmas wait for them.
+TEST(Prediction, LoadsAndBroadcastsTakeNoMultiplier) {
+  Bytes fed = Fmas(8);
+  for (int i = 0; i < 4; ++i) fed = Join({fed, kBroadcast, kLoad});
+  for (const std::string_view cpu : KnownCpus()) {
+    EXPECT_NEAR(MustPredict(Loop(fed), cpu).cycles, MustPredict(Loop(Fmas(8)), cpu).cycles, 0.1) << cpu;
+  }
 }
 
 TEST(Prediction, Zen4TakesTwoCyclesForWideVectors) {
@@ -164,14 +169,44 @@ TEST(KernelLoops, AreFoundInAKernel) {
   EXPECT_GT(loops->size(), 10u);
   int main_loops = 0;
   for (const KernelLoop& loop : *loops) {
-    EXPECT_EQ(loop.counts.stack_accesses, 0) << loop.name;
     if (!loop.main) continue;
     ++main_loops;
+    EXPECT_EQ(loop.counts.stack_accesses, 0) << loop.name;
     const auto prediction = Predict(CodeOf(kernel, loop), "znver3");
     ASSERT_TRUE(prediction.ok()) << prediction.status();
     EXPECT_GT(prediction->Share().value_or(0), 90) << loop.name;
   }
   EXPECT_GE(main_loops, 1);
+}
+
+// What emitters say of their loops is what a decoder finds, for every level.
+TEST(KernelLoops, AreAsEmittersRecordThem) {
+  int64_t recorded_loops = 0;
+  for (const codegen::IsaLevel level : codegen::AllIsaLevels()) {
+    for (const ir::DType dtype : {ir::DType::kFloat32, ir::DType::kFloat16, ir::DType::kBFloat16}) {
+      const codegen::Target target = codegen::TargetOf(level);
+      ir::KernelSpec spec;
+      spec.n = 64;
+      spec.k = 512;
+      spec.x = spec.w = spec.y = dtype;
+      spec.product = codegen::ProductFor(spec, target, codegen::MathMode::kNative);
+      spec.interleave = codegen::InterleaveFor(spec.contraction, dtype, target, codegen::MathMode::kNative);
+      const auto emitted = codegen::FindEmitter("xbyak")->Emit(spec, target);
+      const auto* const kernel = std::get_if<codegen::EmittedKernel>(&emitted);
+      if (kernel == nullptr) continue;
+      const auto found = LoopsOf(*kernel);
+      ASSERT_TRUE(found.ok()) << found.status();
+      for (const codegen::Loop& recorded : kernel->loops) {
+        const CodeRange range{recorded.begin, recorded.end};
+        const auto same =
+            std::find_if(found->begin(), found->end(), [&](const KernelLoop& loop) { return loop.range == range; });
+        ASSERT_NE(same, found->end()) << recorded.name << " of " << spec.ToString();
+        EXPECT_EQ(same->counts.multiplies + same->counts.tile_products, recorded.multiplies) << recorded.name;
+        ++recorded_loops;
+      }
+    }
+  }
+  EXPECT_GT(recorded_loops, 0);
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace clikart::analysis {
@@ -27,6 +29,14 @@ constexpr std::array<std::pair<Feature, std::string_view>, codegen::kFeatureCoun
 
 int Products(const LoopCounts& counts) { return counts.multiplies + counts.tile_products; }
 
+// As the emitter calls it, where it says.
+std::string NameOf(const codegen::EmittedKernel& kernel, const CodeRange& range) {
+  for (const codegen::Loop& loop : kernel.loops) {
+    if (loop.begin == range.begin && loop.end == range.end) return loop.name;
+  }
+  return absl::StrFormat("loop at 0x%x", range.begin);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<KernelLoop>> LoopsOf(const codegen::EmittedKernel& kernel) {
@@ -36,7 +46,7 @@ absl::StatusOr<std::vector<KernelLoop>> LoopsOf(const codegen::EmittedKernel& ke
   int most = 1;
   for (const CodeRange& range : InnerLoops(*lines)) {
     KernelLoop loop;
-    loop.name = absl::StrFormat("loop at 0x%x", range.begin);
+    loop.name = NameOf(kernel, range);
     loop.range = range;
     const auto counts = CountLoop(CodeOf(kernel, loop));
     if (!counts.ok()) return counts.status();
@@ -44,7 +54,13 @@ absl::StatusOr<std::vector<KernelLoop>> LoopsOf(const codegen::EmittedKernel& ke
     most = std::max(most, Products(*counts));
     loops.push_back(std::move(loop));
   }
-  for (KernelLoop& loop : loops) loop.main = Products(loop.counts) == most;
+  // Tiles for few rows may have as many.
+  const std::string tile = absl::StrCat("micro ", kernel.schedule.row_block, "x", kernel.schedule.panel_block, " ");
+  const auto is_tile = [&](const KernelLoop& loop) { return absl::StartsWith(loop.name, tile); };
+  const bool tiles_are_named = std::any_of(loops.begin(), loops.end(), is_tile);
+  for (KernelLoop& loop : loops) {
+    loop.main = Products(loop.counts) == most && (!tiles_are_named || is_tile(loop));
+  }
   return loops;
 }
 

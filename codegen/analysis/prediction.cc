@@ -75,7 +75,9 @@ absl::Status Failure(const std::string& what, llvm::Error error) {
   return absl::InvalidArgumentError(absl::StrCat(what, ": ", llvm::toString(std::move(error))));
 }
 
-absl::Status Simulate(const Decoder& decoder, const std::vector<Decoded>& loop, Listener& listener) {
+// Fills in the prediction's micro-operations, too.
+absl::Status Simulate(const Decoder& decoder, const std::vector<Decoded>& loop, Listener& listener,
+                      Prediction& prediction) {
   mca::InstrumentManager instruments(decoder.cpu(), decoder.instructions());
   mca::InstrBuilder builder(decoder.cpu(), decoder.instructions(), decoder.registers(), &decoder.jumps(), instruments,
                             kCallLatency);
@@ -86,6 +88,7 @@ absl::Status Simulate(const Decoder& decoder, const std::vector<Decoded>& loop, 
     auto lowered = builder.createInstruction(each.instruction, {});
     if (!lowered) return Failure(decoder.Print(each), lowered.takeError());
     post->postProcessInstruction(*lowered, each.instruction);
+    prediction.uops += static_cast<int>((*lowered)->getNumMicroOps());
     sequence.push_back(std::move(*lowered));
   }
   mca::CircularSourceMgr source(sequence, kWarmIterations + kIterations);
@@ -100,21 +103,23 @@ absl::Status Simulate(const Decoder& decoder, const std::vector<Decoded>& loop, 
   return absl::OkStatus();
 }
 
-// Models charge a broadcast from memory with a shuffle as well; CPUs do it in the units that load, in the time of
-// a load (measured on Zen 5; for Intel's see https://github.com/andreas-abel/uiCA/issues/7). So it is simulated as
-// the load that it is.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kBroadcasts = {{
-    {"VBROADCASTSSYrm", "VMOVUPSYrm"},
-    {"VPBROADCASTDYrm", "VMOVDQUYrm"},
-    {"VBROADCASTSSZrm", "VMOVUPSZrm"},
-    {"VPBROADCASTDZrm", "VMOVDQU32Zrm"},
-}};
+// Models charge a broadcast from memory, and Skylake's and Ice Lake's a plain load of 512 bits, with a vector
+// operation too, though not where the same operand is part of an fma. CPUs have the units that load do it all
+// (measured on Zen 5; for Intel's see https://github.com/andreas-abel/uiCA/issues/7). A streaming load is what models
+// take for a load and nothing else, so those are simulated as such.
+constexpr std::array<std::string_view, 6> kLoadsOf512 = {"VMOVUPSZrm",   "VMOVAPSZrm",      "VMOVDQU32Zrm",
+                                                         "VMOVDQU64Zrm", "VBROADCASTSSZrm", "VPBROADCASTDZrm"};
+constexpr std::array<std::string_view, 2> kLoadsOf256 = {"VBROADCASTSSYrm", "VPBROADCASTDYrm"};
 
-llvm::MCInst WithoutShuffle(const Decoder& decoder, llvm::MCInst instruction) {
+template <size_t n>
+bool IsAmong(std::string_view name, const std::array<std::string_view, n>& names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+llvm::MCInst AsPureLoad(const Decoder& decoder, llvm::MCInst instruction) {
   const std::string_view name = decoder.Opcode(instruction);
-  for (const auto& [broadcast, load] : kBroadcasts) {
-    if (name == broadcast) instruction.setOpcode(decoder.OpcodeOf(load));
-  }
+  if (IsAmong(name, kLoadsOf512)) instruction.setOpcode(decoder.OpcodeOf("VMOVNTDQAZrm"));
+  if (IsAmong(name, kLoadsOf256)) instruction.setOpcode(decoder.OpcodeOf("VMOVNTDQAYrm"));
   return instruction;
 }
 
@@ -175,13 +180,11 @@ absl::StatusOr<Prediction> Predict(std::span<const uint8_t> code, std::string_vi
   Prediction prediction;
   prediction.counts = Count(decoder, *loop);
   for (Decoded& each : *loop) {
-    each.instruction = WithoutShuffle(decoder, std::move(each.instruction));
-    const unsigned number = decoder.instructions().get(each.instruction.getOpcode()).getSchedClass();
-    prediction.uops += static_cast<int>(model.getSchedClassDesc(number)->NumMicroOps);
+    each.instruction = AsPureLoad(decoder, std::move(each.instruction));
     if (IsMultiply(decoder.Opcode(each.instruction))) prediction.limit_cycles += CyclesAlone(decoder, each.instruction);
   }
   Listener listener(kWarmIterations * loop->size() - 1);
-  if (const absl::Status status = Simulate(decoder, *loop, listener); !status.ok()) return status;
+  if (absl::Status status = Simulate(decoder, *loop, listener, prediction); !status.ok()) return status;
   prediction.cycles = listener.cycles() / kIterations;
   prediction.bottleneck = Bottleneck(model, prediction, listener);
   return prediction;

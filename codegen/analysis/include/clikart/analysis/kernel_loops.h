@@ -19,7 +19,7 @@ struct KernelLoop {
   std::string name;
   CodeRange range;
   LoopCounts counts;
-  // Whether no loop of the kernel has more multiplications: with many rows nearly all time is spent here.
+  // The loop of a whole register tile: with many rows nearly all time is spent here.
   bool main = false;
 };
 
