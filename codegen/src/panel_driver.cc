@@ -31,11 +31,12 @@ class Tile {
   Tile(const KernelImage& kernel, const TileArgs& args)
       : kernel_(kernel),
         args_(args),
-        layout_(ir::LayoutOf(kernel.spec)),
-        scratch_(kernel.spec, kernel.schedule, args.rows, args.panels) {}
+        layout_(StepLayout(kernel.spec, kernel.schedule)),
+        scratch_(kernel.spec, kernel.schedule, args.rows, args.panels),
+        wide_(NeedsInt64(kernel.spec)) {}
 
   void Run() const {
-    if (args_.rows <= kernel_.schedule.row_block) {
+    if (scratch_.few()) {
       RunFewRows();
     } else {
       RunManyRows();
@@ -53,18 +54,20 @@ class Tile {
     reinterpret_cast<void (*)(const Args*)>(const_cast<void*>(kernel_.entries[entry]))(&entry_args);
   }
 
-  // Of kMicroUnroll k steps, a multiple of every interleave.
+  // Of kMicroUnroll steps, a multiple of every interleave.
   int64_t UnrolledBytes() const { return layout_.OffsetOf(0, kMicroUnroll); }
   const std::byte* Panel(int64_t panel) const { return args_.weights + panel * layout_.PanelBytes(); }
 
-  // The tile's rows from k step `first` on, as f32.
+  // The tile's rows from step `first` on, as they are multiplied.
   Rows RowsFrom(int64_t first, int64_t count) const {
     if (!scratch_.staged()) {
       return {args_.x + first * static_cast<int64_t>(sizeof(float)), args_.x_stride};
     }
     std::byte* const out = args_.scratch + scratch_.rows_at();
     if (kernel_.spec.access == ir::Access::kDense) {
-      Stage(args_.x + first * ElementBytes(), nullptr, out, count);
+      const int64_t element = first * kernel_.schedule.step;
+      Stage(args_.x + element * ElementBytes(), nullptr, out,
+            std::min(count * kernel_.schedule.step, kernel_.spec.k - element));
     } else {
       // A block is a run of taps, the first and the last of which may be cut.
       const int64_t channels = kernel_.spec.k;
@@ -116,7 +119,7 @@ class Tile {
     }
   }
 
-  // `depth` k steps from `b` on, packed as `layout` has them.
+  // `depth` steps from `b` on, packed as `layout` has them.
   static void SetWeights(MicroArgs& micro, const std::byte* b, int64_t depth, const ir::PanelLayout& layout) {
     micro.b = b;
     micro.depth = depth;
@@ -124,7 +127,7 @@ class Tile {
     micro.whole_end = b + depth / layout.interleave * layout.StepBytes();
   }
 
-  // k steps [first, first + count).
+  // Steps [first, first + count).
   struct DepthBlock {
     int64_t first;
     int64_t count;
@@ -133,6 +136,7 @@ class Tile {
   // Depth blocks outside, so that a block of rows stays in the second-level cache while panels pass
   // by, and a block of a panel in the first-level cache while rows pass by.
   void RunManyRows() const {
+    if (wide_) std::fill_n(SumsOf(0), args_.panels * args_.rows * ir::kPanelLanes, int64_t{0});
     DepthBlock block{0, 0};
     do {
       block.count = std::min(kernel_.schedule.depth_block, layout_.depth - block.first);
@@ -167,8 +171,8 @@ class Tile {
     micro.c = args_.scratch + scratch_.accumulators_at();
     if (scratch_.keeps_accumulators()) micro.c += panel * scratch_.accumulator_panel_stride();
     micro.c_stride = scratch_.accumulator_panel_stride();
-    micro.resume = block.first > 0;
-    const std::byte* const c = micro.c;
+    micro.resume = wide_ ? block.first % Int32Steps() > 0 : block.first > 0;
+    std::byte* const c = micro.c;
     // What is read next: the row blocks share the work of asking for it.
     const bool more_panels = panel + width < args_.panels;
     micro.prefetch = more_panels ? weights + width * layout_.PanelBytes() : Panel(0) + (block_at + block_bytes);
@@ -181,8 +185,15 @@ class Tile {
       micro.c += rows * kAccumulatorRow;
       micro.prefetch += block_bytes / row_blocks;
     }
-    if (block.first + block.count < layout_.depth) return;
-    for (int64_t i = 0; i < width; ++i) Finish(panel + i, c + i * micro.c_stride);
+    const int64_t end = block.first + block.count;
+    const bool last = end == layout_.depth;
+    for (int64_t i = 0; i < width; ++i) {
+      std::byte* const own = c + i * micro.c_stride;
+      if (wide_ && (last || end % Int32Steps() == 0)) {
+        AddBlock(reinterpret_cast<const int32_t*>(own), args_.rows * ir::kPanelLanes, SumsOf(panel + i));
+      }
+      if (last) Finish(panel + i, own);
+    }
   }
 
   void Widen(const std::byte* panel, int64_t steps, int64_t at) const {
@@ -193,7 +204,13 @@ class Tile {
     Call(kWidenEntry, widen);
   }
 
-  void Finish(int64_t panel, const std::byte* c) const {
+  // The sums of a panel's blocks of Int32Steps() steps, where int32 does not hold the whole.
+  int64_t* SumsOf(int64_t panel) const {
+    return reinterpret_cast<int64_t*>(args_.scratch + scratch_.sums_at() + panel * scratch_.sums_panel_stride());
+  }
+  int64_t Int32Steps() const { return kInt32Block / kernel_.schedule.step; }
+
+  void Finish(int64_t panel, std::byte* c) const {
     const int64_t column = (args_.first_panel + panel) * layout_.OutputsPerPanel();
     EpilogueArgs epilogue;
     epilogue.c = c;
@@ -202,6 +219,16 @@ class Tile {
     epilogue.y_stride = args_.y_stride;
     epilogue.rows = args_.rows;
     epilogue.columns = std::min(layout_.OutputsPerPanel(), layout_.outputs() - column);
+    if (args_.integer != nullptr) {
+      auto* const terms = reinterpret_cast<PanelTerms*>(args_.scratch + scratch_.terms_at());
+      *terms = TermsOf(kernel_.spec, *args_.integer, args_.first_panel + panel, epilogue.bias);
+      epilogue.terms = terms;
+      epilogue.requantization = RequantizationOf(kernel_.spec, *args_.integer);
+      if (wide_) {
+        RoundSums(kernel_.spec, *args_.integer, args_.first_panel + panel, SumsOf(panel), args_.rows,
+                  reinterpret_cast<float*>(c));
+      }
+    }
     Call(kEpilogueEntry, epilogue);
   }
 
@@ -209,6 +236,7 @@ class Tile {
   const TileArgs& args_;
   const ir::PanelLayout layout_;
   const TileScratch scratch_;
+  const bool wide_;
 };
 
 }  // namespace
@@ -223,7 +251,7 @@ std::vector<MicroKind> MicroKinds(const ir::KernelSpec& spec, const Schedule& sc
   for (int64_t rows = 1; rows <= schedule.row_block; ++rows) {
     add(WeightForm::kPacked, rows, WidestPanels(schedule, rows));
   }
-  if (spec.w == ir::DType::kFloat32) return kinds;
+  if (!Decodes(spec, schedule)) return kinds;
   // Panels are widened for so many rows that all their blocks are large.
   int64_t fewest = schedule.row_block;
   for (int64_t rows = schedule.few_rows + 1; rows <= schedule.few_rows + schedule.row_block; ++rows) {

@@ -1,4 +1,4 @@
-// The loop nest of float kernels over packed panels, and the contract with the code it calls.
+// The loop nest of float and integer kernels over packed panels, and the contract with the code it calls.
 //
 // An emitter provides the entries below as System V functions that take one pointer to the matching
 // argument struct. They keep to caller-saved registers and leave the upper vector halves clear.
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "clikart/codegen/kernel.h"
+#include "integer_sums.h"
 
 namespace clikart::codegen {
 
@@ -18,17 +19,20 @@ inline constexpr int kMostTilePanels = 8;  // panels, a power of two
 
 inline constexpr int64_t kAccumulatorRow = 16 * sizeof(float);  // bytes of a panel's accumulators
 
-// Multiplies a block of f32 rows by a run of one panel, or of several neighbouring ones.
+// Depth is counted in steps (Schedule::step): four bytes of a row, f32 or as many codes as are multiplied at once.
+// Accumulators are f32 or int32.
+
+// Multiplies a block of rows by a run of one panel, or of several neighbouring ones.
 struct MicroArgs {
-  const std::byte* a = nullptr;  // f32 rows
+  const std::byte* a = nullptr;  // staged rows
   int64_t a_stride = 0;          // bytes between rows
-  const std::byte* b = nullptr;  // first k step of the first panel
+  const std::byte* b = nullptr;  // first step of the first panel
   int64_t b_stride = 0;          // bytes between panels
-  int64_t depth = 0;             // k steps, may be 0
+  int64_t depth = 0;             // steps, may be 0
   // Where b stands after the last run of kMicroUnroll k steps, and after the last whole packed step.
   const std::byte* unrolled_end = nullptr;
   const std::byte* whole_end = nullptr;
-  std::byte* c = nullptr;  // f32 accumulators: [panel][row][16], rows kAccumulatorRow apart
+  std::byte* c = nullptr;  // accumulators: [panel][row][16], rows kAccumulatorRow apart
   int64_t c_stride = 0;    // bytes between panels
   int64_t resume = 0;      // 0: start from +0, else from what c holds
   // Each kMicroUnroll k steps the cache lines of as many steps from here on are asked for (packed weights: one
@@ -37,7 +41,8 @@ struct MicroArgs {
   int64_t prefetch_step = 0;
 };
 
-// Copies runs of x to f32: row i from x + i * x_stride, or through the offset table.
+// Copies runs of x to what is multiplied: row i from x + i * x_stride, or through the offset table. The last step
+// is filled up with anything: weights are zero there.
 struct StageArgs {
   const std::byte* x = nullptr;
   int64_t x_stride = 0;              // bytes; dense
@@ -49,7 +54,7 @@ struct StageArgs {
   int64_t count = 0;  // elements of a row
 };
 
-// Widens `steps` k steps of a panel to f32.
+// Widens `steps` steps of a panel to four bytes a lane.
 struct WidenArgs {
   const std::byte* panel = nullptr;
   std::byte* out = nullptr;
@@ -66,12 +71,15 @@ struct EpilogueArgs {
   int64_t y_stride = 0;                // bytes
   int64_t rows = 0;
   int64_t columns = 0;  // valid ones, at least 1
+  // Integer contractions: the panel's terms, which have the bias; what requantizing takes.
+  const PanelTerms* terms = nullptr;
+  Requantization requantization;
 };
 
 // Entry numbers.
-enum class WeightForm : uint8_t { kPacked, kWidened };  // as packed, or f32 made by `widen`
+enum class WeightForm : uint8_t { kPacked, kWidened };  // as packed, or made by `widen`
 inline constexpr int kStageEntry = 0;
-inline constexpr int kWidenEntry = 1;  // none for f32 weights
+inline constexpr int kWidenEntry = 1;  // none where weights are multiplied as packed
 inline constexpr int kEpilogueEntry = 2;
 
 // A register kernel that RunPanels calls: rows by panels of accumulators.

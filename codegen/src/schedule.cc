@@ -4,6 +4,7 @@
 
 #include "clikart/ir/panel_layout.h"
 #include "depthwise_driver.h"
+#include "integer_sums.h"
 #include "panel_driver.h"
 #include "tile_scratch.h"
 
@@ -17,22 +18,46 @@ constexpr int64_t RoundToLine(int64_t bytes) { return (bytes + kLine - 1) / kLin
 }  // namespace
 
 TileScratch::TileScratch(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t panels) {
-  const bool few = rows <= schedule.row_block;
-  const bool in_place = spec.access == ir::Access::kDense && spec.x == ir::DType::kFloat32;
-  const int64_t block = few ? spec.depth() : std::min(spec.depth(), schedule.depth_block);
-  staged_ = !(in_place && few);
-  widens_ = spec.w != ir::DType::kFloat32 && !few && rows > schedule.few_rows;
+  const int64_t depth = StepLayout(spec, schedule).depth;
+  few_ = rows <= schedule.row_block && !NeedsInt64(spec);
+  const int64_t block = few_ ? depth : std::min(depth, schedule.depth_block);
+  staged_ = !(few_ && MultipliesInPlace(spec, schedule));
+  widens_ = Decodes(spec, schedule) && !few_ && rows > schedule.few_rows;
   // A line more than a block, so that rows do not fall into the same sets of the cache.
   row_stride_ = RoundToLine(block * static_cast<int64_t>(sizeof(float))) + kLine;
   panel_at_ = staged_ ? rows * row_stride_ : 0;
   const int64_t widened = block * ir::kPanelLanes * static_cast<int64_t>(sizeof(float));
   accumulators_at_ = panel_at_ + (widens_ ? schedule.panel_block * widened : 0);
-  keeps_accumulators_ = !few && spec.depth() > block;
+  keeps_accumulators_ = !few_ && depth > block;
   accumulator_panel_stride_ = rows * kAccumulatorRow;
   // A register tile has no more accumulators than the largest, whatever its shape.
   const int64_t tile = schedule.row_block * schedule.panel_block;
-  bytes_ =
-      accumulators_at_ + (few ? tile : rows * (keeps_accumulators_ ? panels : schedule.panel_block)) * kAccumulatorRow;
+  terms_at_ =
+      accumulators_at_ + (few_ ? tile : rows * (keeps_accumulators_ ? panels : schedule.panel_block)) * kAccumulatorRow;
+  const bool integer = spec.contraction == ir::Contraction::kInteger;
+  sums_at_ = terms_at_ + (integer ? static_cast<int64_t>(sizeof(PanelTerms)) : 0);
+  sums_panel_stride_ = 2 * accumulator_panel_stride_;
+  bytes_ = sums_at_ + (NeedsInt64(spec) ? panels * sums_panel_stride_ : 0);
+}
+
+ir::PanelLayout StepLayout(const ir::KernelSpec& spec, const Schedule& schedule) {
+  ir::PanelLayout layout = ir::LayoutOf(spec);
+  if (schedule.step == 1) return layout;
+  const auto step = static_cast<int>(schedule.step);
+  layout.depth = layout.Steps() * layout.interleave / step;
+  layout.interleave /= step;
+  layout.dtype = layout.interleave == 1 ? ir::DType::kInt32 : ir::DType::kBFloat16;  // for the size
+  return layout;
+}
+
+bool Decodes(const ir::KernelSpec& spec, const Schedule& schedule) {
+  return ir::SizeOf(StepLayout(spec, schedule).dtype) != sizeof(float);
+}
+
+bool MultipliesInPlace(const ir::KernelSpec& spec, const Schedule& schedule) {
+  if (spec.access != ir::Access::kDense) return false;
+  if (schedule.step == 1) return spec.x == ir::DType::kFloat32;
+  return !Decodes(spec, schedule) && spec.x == ir::DType::kUInt8 && spec.k % schedule.step == 0;
 }
 
 Schedule MakeSchedule(const ir::KernelSpec& spec, const RegisterTile& tile) {
@@ -46,9 +71,10 @@ Schedule MakeSchedule(const ir::KernelSpec& spec, const RegisterTile& tile) {
   }
   schedule.row_block = tile.rows;
   schedule.panel_block = tile.panels;
+  schedule.step = tile.depth;
   // Decoding takes a few operations of each k step's twelve fmas, and units that have little else to
   // do: it takes many row blocks until a pass that writes the panel to memory is cheaper.
-  schedule.few_rows = spec.w == ir::DType::kFloat32 ? 0 : 48;
+  schedule.few_rows = Decodes(spec, schedule) ? 48 : 0;
   // A block of a panel is 16 KiB (half of a 32 KiB first-level cache), one of rows 144 KiB and its
   // accumulators, which are touched once a block, twice that.
   schedule.depth_block = 256;

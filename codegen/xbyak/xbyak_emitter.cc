@@ -1,5 +1,6 @@
 #include "xbyak_emitter.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -17,41 +18,85 @@ namespace {
 constexpr size_t kCodeBytes = 128 << 10;
 constexpr size_t kCodeAlignment = 64;
 
-class XbyakFloatEmitter final : public Emitter {
+// What a contraction is assembled with: the first form whose feature the target has.
+struct Form {
+  Feature feature;
+  std::unique_ptr<KernelCode> (*make)(std::span<uint8_t> buffer);
+  RegisterTile tile;
+  Multiply multiply;
+};
+
+template <typename Code>
+std::unique_ptr<KernelCode> Make(std::span<uint8_t> buffer) {
+  return std::make_unique<Code>(buffer);
+}
+
+constexpr RegisterTile WithDepth(RegisterTile tile, int64_t depth) {
+  tile.depth = depth;
+  return tile;
+}
+
+constexpr Form kFloatForms[] = {
+    {Feature::kAvx2, &Make<Avx2Code>, kAvx2Tile, Multiply::kFma},
+};
+constexpr Form kIntegerForms[] = {
+    {Feature::kAvxVnni, &Make<Avx2Code>, WithDepth(kAvx2Tile, 4), Multiply::kDot},
+    {Feature::kAvx2, &Make<Avx2Code>, WithDepth(kAvx2Tile, 2), Multiply::kWords},
+};
+
+const Form* FormFor(const ir::KernelSpec& spec, const Target& target) {
+  const bool integer = spec.contraction == ir::Contraction::kInteger;
+  for (const Form& form : integer ? std::span<const Form>(kIntegerForms) : std::span<const Form>(kFloatForms)) {
+    if (target.Has(form.feature)) return &form;
+  }
+  return nullptr;
+}
+
+class XbyakKernels final : public Emitter {
  public:
   std::string_view name() const override { return "xbyak"; }
   bool needs_executable_memory() const override { return true; }
   std::variant<EmittedKernel, Rejection> Emit(const ir::KernelSpec& spec, const Target& target) const override;
 };
 
-Packing PackingOf(const ir::KernelSpec& spec) { return {spec.w, ir::LayoutOf(spec).interleave}; }
-
-void AssembleDepthwise(const ir::KernelSpec& spec, KernelCode& code, EmittedKernel& kernel) {
-  auto& entries = kernel.entry_offsets;
-  entries[kEpilogueEntry] = code.Epilogue(spec, ir::ProgramOf(spec.activation));
-  entries[kDepthwiseEntry] = code.Depthwise(spec.x, PackingOf(spec), ir::kPanelLanes);
-  const int tail = static_cast<int>(spec.n % ir::kPanelLanes);
-  if (tail > 0) entries[kDepthwiseTailEntry] = code.Depthwise(spec.x, PackingOf(spec), tail);
+Packing PackingOf(const ir::KernelSpec& spec, const Schedule& schedule) {
+  const auto step = static_cast<int>(schedule.step);
+  return {.dtype = spec.w, .interleave = std::max(1, spec.interleave / step), .step = step};
 }
 
-void AssemblePanels(const ir::KernelSpec& spec, KernelCode& code, EmittedKernel& kernel) {
+void AssembleDepthwise(const Form&, KernelCode& code, EmittedKernel& kernel) {
+  const ir::KernelSpec& spec = kernel.spec;
+  const Packing weights = PackingOf(spec, kernel.schedule);
   auto& entries = kernel.entry_offsets;
-  entries[kStageEntry] = code.Stage(spec.x, spec.access);
   entries[kEpilogueEntry] = code.Epilogue(spec, ir::ProgramOf(spec.activation));
-  if (spec.w != ir::DType::kFloat32) entries[kWidenEntry] = code.Widen(PackingOf(spec));
+  entries[kDepthwiseEntry] = code.Depthwise(spec.x, weights, ir::kPanelLanes);
+  const int tail = static_cast<int>(spec.n % ir::kPanelLanes);
+  if (tail > 0) entries[kDepthwiseTailEntry] = code.Depthwise(spec.x, weights, tail);
+}
+
+void AssemblePanels(const Form& form, KernelCode& code, EmittedKernel& kernel) {
+  const ir::KernelSpec& spec = kernel.spec;
+  const Packing packed = PackingOf(spec, kernel.schedule);
+  auto& entries = kernel.entry_offsets;
+  const bool integer = spec.contraction == ir::Contraction::kInteger;
+  entries[kStageEntry] = integer ? code.StageCodes(spec.x, form.multiply) : code.Stage(spec.x, spec.access);
+  entries[kEpilogueEntry] = code.Epilogue(spec, ir::ProgramOf(spec.activation));
+  if (!packed.whole()) entries[kWidenEntry] = code.Widen(packed);
   for (const MicroKind& kind : MicroKinds(spec, kernel.schedule)) {
-    const Packing weights = kind.form == WeightForm::kPacked ? PackingOf(spec) : Packing{};
-    entries[MicroEntry(kind)] = code.Micro({kind.rows, kind.panels, weights, kind.form});
+    const Packing weights = kind.form == WeightForm::kPacked ? packed : Packing{};
+    entries[MicroEntry(kind)] = code.Micro({kind.rows, kind.panels, weights, kind.form, form.multiply});
   }
 }
 
-std::variant<EmittedKernel, Rejection> XbyakFloatEmitter::Emit(const ir::KernelSpec& spec, const Target& target) const {
+std::variant<EmittedKernel, Rejection> XbyakKernels::Emit(const ir::KernelSpec& spec, const Target& target) const {
   const bool depthwise = spec.contraction == ir::Contraction::kDepthwise;
-  if (spec.contraction != ir::Contraction::kFloat && !depthwise) {
-    return Rejection{RejectReason::kContractionKind, "quantized weights, and this emitter takes float weights"};
+  const bool integer = spec.contraction == ir::Contraction::kInteger;
+  if (spec.contraction != ir::Contraction::kFloat && !depthwise && !integer) {
+    return Rejection{RejectReason::kContractionKind,
+                     "weight-only quantization, and this emitter takes float weights, and int8 ones with int8 inputs"};
   }
   for (const ir::DType dtype : {spec.x, spec.w, spec.y}) {
-    if (!ir::IsFloat(dtype)) {
+    if (!integer && !ir::IsFloat(dtype)) {
       return Rejection{RejectReason::kDataType,
                        absl::StrCat(std::string(ir::Name(dtype)), ", and this emitter takes float types")};
     }
@@ -60,16 +105,17 @@ std::variant<EmittedKernel, Rejection> XbyakFloatEmitter::Emit(const ir::KernelS
     return Rejection{RejectReason::kProduct,
                      absl::StrCat(std::string(ir::Name(spec.product)), ", and this emitter multiplies with fma")};
   }
-  if (!target.Has(Feature::kAvx2)) {
+  const Form* const form = FormFor(spec, target);
+  if (form == nullptr) {
     return Rejection{RejectReason::kIsaTooOld, absl::StrCat("the target is ", target.ToString(),
                                                             ", and this emitter needs avx2 (AVX2, FMA, F16C)")};
   }
 
   EmittedKernel kernel;
   kernel.spec = spec;
-  kernel.schedule = MakeSchedule(spec, kAvx2Tile);
+  kernel.schedule = MakeSchedule(spec, form->tile);
   kernel.emitter = name();
-  kernel.isa = IsaLevel::kAvx2;
+  kernel.isa = LevelOf(form->feature);
   kernel.entry_offsets.fill(-1);
   kernel.run = depthwise ? &RunDepthwise : &RunPanels;
 
@@ -78,22 +124,22 @@ std::variant<EmittedKernel, Rejection> XbyakFloatEmitter::Emit(const ir::KernelS
   size_t space = kCodeBytes + kCodeAlignment;
   std::align(kCodeAlignment, kCodeBytes, start, space);
   const std::span<uint8_t> buffer(static_cast<uint8_t*>(start), kCodeBytes);
-  Avx2Code code(buffer);
-  (depthwise ? AssembleDepthwise : AssemblePanels)(spec, code, kernel);
-  const size_t size = code.Finish();
+  const std::unique_ptr<KernelCode> code = form->make(buffer);
+  (depthwise ? AssembleDepthwise : AssemblePanels)(*form, *code, kernel);
+  const size_t size = code->Finish();
   if (size == 0) {
     return Rejection{RejectReason::kCodeTooLarge, absl::StrCat("the code does not fit ", kCodeBytes, " bytes")};
   }
   kernel.code.assign(buffer.begin(), buffer.begin() + size);
-  kernel.instruction_bytes = code.instruction_bytes();
-  kernel.loops = code.loops();
+  kernel.instruction_bytes = code->instruction_bytes();
+  kernel.loops = code->loops();
   return kernel;
 }
 
 }  // namespace
 
 const Emitter& XbyakEmitter() {
-  static const XbyakFloatEmitter emitter;
+  static const XbyakKernels emitter;
   return emitter;
 }
 

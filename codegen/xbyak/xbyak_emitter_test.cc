@@ -216,9 +216,9 @@ TEST(XbyakEmitter, NamesItsRejections) {
     return std::get<Rejection>(emitted).reason;
   };
   EXPECT_EQ(reason(Dense(4, 4), IsaLevel::kBaseline), RejectReason::kIsaTooOld);
-  KernelSpec integer = Dense(4, 4);
-  integer.contraction = ir::Contraction::kInteger;
-  EXPECT_EQ(reason(integer, IsaLevel::kAvx2), RejectReason::kContractionKind);
+  KernelSpec quantized = Dense(4, 4);
+  quantized.contraction = ir::Contraction::kWeightOnly;
+  EXPECT_EQ(reason(quantized, IsaLevel::kAvx2), RejectReason::kContractionKind);
   KernelSpec bytes = Dense(4, 4);
   bytes.x = DType::kInt8;
   EXPECT_EQ(reason(bytes, IsaLevel::kAvx2), RejectReason::kDataType);

@@ -16,6 +16,11 @@ void Avx2Code::PrepareDecode(DType dtype, const Vector& aux) {
 }
 
 void Avx2Code::DecodePairs(DType dtype, const RegExp& from, int k, const Vector& to, const Vector& aux) {
+  if (dtype == DType::kInt8) {
+    vmovups(to, ptr[from]);
+    if (k == 0) vpsllw(to, to, 8);
+    return vpsraw(to, to, 8);
+  }
   if (dtype == DType::kBFloat16) {
     if (k == 1) return vpand(to, aux, ptr[from]);
     vmovups(to, ptr[from]);
@@ -101,14 +106,23 @@ void Avx2Code::Round(DType dtype, const Vector& value, const Vector& spare0, con
     vpsrld(value, value, 16);
     vextracti128(Xbyak::Xmm(spare0.getIdx()), Xbyak::Ymm(value.getIdx()), 1);
     vpackusdw(low, low, Xbyak::Xmm(spare0.getIdx()));
+  } else if (Bytes(dtype, 1) == 1) {
+    vpand(value, value, Constant(0xff));
+    vextracti128(Xbyak::Xmm(spare0.getIdx()), Xbyak::Ymm(value.getIdx()), 1);
+    vpackusdw(low, low, Xbyak::Xmm(spare0.getIdx()));
+    vpackuswb(low, low, low);
   }
 }
 
 void Avx2Code::Store(DType dtype, const RegExp& to, const Vector& value) {
-  if (dtype == DType::kFloat32) {
-    vmovups(ptr[to], value);
-  } else {
-    vmovups(ptr[to], Xbyak::Xmm(value.getIdx()));
+  const Xbyak::Xmm low(value.getIdx());
+  switch (Bytes(dtype, 1)) {
+    case 4:
+      return vmovups(ptr[to], value);
+    case 2:
+      return vmovups(ptr[to], low);
+    default:
+      return vmovq(ptr[to], low);
   }
 }
 
@@ -128,8 +142,11 @@ void Avx2Code::StoreTail(DType dtype, const RegExp& to, const Vector& value, con
       case 4:
         vmovd(ptr[place], x);
         break;
-      default:
+      case 2:
         vpextrw(ptr[place], x, 0);
+        break;
+      default:
+        vpextrb(ptr[place], x, 0);
     }
   };
   const auto drop = [&](int lanes) {

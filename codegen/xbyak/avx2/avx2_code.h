@@ -1,5 +1,5 @@
-// The AVX2 + FMA + F16C backend: sixteen registers of eight lanes. Stores and loads that end within a vector
-// go piece by piece.
+// The AVX2 + FMA + F16C backend, with AVX-VNNI where kernels ask for it: sixteen registers of eight lanes. Stores and
+// loads that end within a vector go piece by piece.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,7 @@ class Avx2Code final : public KernelCode {
                 const Vector& value) override;
   void PrepareFirst(int lanes, const Vector& mask, const Vector& spare) override;
   void LoadFirst(ir::DType dtype, const Vector& to, const RegExp& from, int lanes, const Vector& mask) override;
+  Xbyak::PreferredEncoding dot_encoding() const override { return Xbyak::VexEncoding; }
   void PrepareDecode(ir::DType dtype, const Vector& aux) override;
   void DecodePairs(ir::DType dtype, const RegExp& from, int k, const Vector& to, const Vector& aux) override;
   void Round(ir::DType dtype, const Vector& value, const Vector& spare0, const Vector& spare1) override;

@@ -1,4 +1,4 @@
-// Moving and converting elements: decoding of weights, staging, widening.
+// Moving and converting elements: decoding of weights, staging of float rows, widening.
 
 #include <cstddef>
 
@@ -17,9 +17,11 @@ int Bytes(DType dtype, int elements) { return elements * static_cast<int>(ir::Si
 
 void KernelCode::Decode(const Packing& weights, const RegExp& from, int k, int half, const Vector& to,
                         const Vector& aux) {
-  const RegExp at = from + half * Bytes(weights.dtype, lanes() * weights.interleave);
+  const RegExp at = from + half * Bytes(weights.dtype, lanes() * weights.interleave * weights.step);
   if (weights.interleave > 1) {
     DecodePairs(weights.dtype, at, k, to, aux);
+  } else if (weights.whole()) {
+    vmovups(to, ptr[at]);
   } else {
     Load(weights.dtype, to, at);
   }

@@ -21,6 +21,7 @@ int32_t KernelCode::Epilogue(const ir::KernelSpec& spec, const ir::Program& prog
   const Vector spare0 = Register((plan.result + 1) % registers, wide);
   const Vector spare1 = Register((plan.result + 2) % registers, wide);
   const int output_bytes = wide * static_cast<int>(ir::SizeOf(spec.y));
+  const bool integer = spec.contraction == ir::Contraction::kInteger;
   const bool biased = spec.bias != ir::BiasKind::kNone;
 
   const Reg64 c = TakePointer();
@@ -29,14 +30,18 @@ int32_t KernelCode::Epilogue(const ir::KernelSpec& spec, const ir::Program& prog
   const Reg64 y_row = TakePointer();
   const Reg64 rows = TakePointer();
   const Reg64 columns = TakePointer();
-  const Reg64 bias = TakePointer();
+  const Reg64 bias = TakePointer();  // or an integer contraction's terms
   const Reg64 spare = TakePointer();
 
   if (plan.slots > 0) sub(rsp, plan.slots * vector_bytes);
   mov(c, Argument(offsetof(EpilogueArgs, c)));
   mov(y, Argument(offsetof(EpilogueArgs, y)));
   mov(columns, Argument(offsetof(EpilogueArgs, columns)));
-  if (biased) mov(bias, Argument(offsetof(EpilogueArgs, bias)));
+  if (integer) {
+    mov(bias, Argument(offsetof(EpilogueArgs, terms)));
+  } else if (biased) {
+    mov(bias, Argument(offsetof(EpilogueArgs, bias)));
+  }
 
   Label next_vector, next_row, partial, stored;
   L(next_vector);
@@ -46,10 +51,16 @@ int32_t KernelCode::Epilogue(const ir::KernelSpec& spec, const ir::Program& prog
   align(16);
   L(next_row);
   const size_t row_at = getSize();
-  vmovups(first, ptr[c_row]);
-  if (spec.gated()) vmovups(second, ptr[c_row + vector_bytes]);
-  if (biased) vaddps(first, first, ptr[bias]);
+  if (integer) {
+    LoadSums(spec, first, c_row, bias, second);
+    if (spec.gated()) LoadSums(spec, second, c_row + vector_bytes, bias + vector_bytes, second);
+  } else {
+    vmovups(first, ptr[c_row]);
+    if (spec.gated()) vmovups(second, ptr[c_row + vector_bytes]);
+    if (biased) vaddps(first, first, ptr[bias]);
+  }
   for (const Step& step : plan.steps) Translate(step, wide);
+  if (spec.requantize) Requantize(result, spare0);
   Round(spec.y, result, spare0, spare1);
   cmp(columns, wide);
   jl(partial, T_NEAR);
@@ -63,7 +74,7 @@ int32_t KernelCode::Epilogue(const ir::KernelSpec& spec, const ir::Program& prog
 
   add(c, vector_bytes);
   add(y, output_bytes);
-  if (biased) add(bias, vector_bytes);
+  if (biased || integer) add(bias, vector_bytes);
   sub(columns, wide);
   jg(next_vector, T_NEAR);
   if (plan.slots > 0) add(rsp, plan.slots * vector_bytes);

@@ -17,8 +17,19 @@ namespace clikart::codegen {
 // How the weights that a kernel reads lie in their panels.
 struct Packing {
   ir::DType dtype = ir::DType::kFloat32;
-  int interleave = 1;                                                                       // ir/panel_layout.h
-  int DepthBytes() const { return static_cast<int>(ir::kPanelLanes * ir::SizeOf(dtype)); }  // of one k step
+  int interleave = 1;  // steps that lie side by side in a lane
+  int step = 1;        // elements of a step in a lane: what one instruction multiplies
+  // Of one step.
+  int DepthBytes() const { return static_cast<int>(ir::kPanelLanes * ir::SizeOf(dtype)) * step; }
+  // A step is four bytes a lane, multiplied as it lies.
+  bool whole() const { return DepthBytes() == ir::kPanelLanes * static_cast<int>(sizeof(float)); }
+};
+
+// How a step of a row and one of a lane are multiplied and added to the accumulator.
+enum class Multiply : uint8_t {
+  kFma,    // f32
+  kDot,    // four unsigned codes by four signed ones: vpdpbusd
+  kWords,  // two 16-bit numbers by two, which cannot saturate: vpmaddwd and vpaddd
 };
 
 // A register kernel: that many rows by panels of accumulators.
@@ -27,6 +38,7 @@ struct MicroShape {
   int panels = 1;
   Packing weights;
   WeightForm form = WeightForm::kPacked;
+  Multiply multiply = Multiply::kFma;
 };
 
 class KernelCode : public Assembler {
@@ -36,6 +48,8 @@ class KernelCode : public Assembler {
   // `lanes` of each panel, 1 to 16.
   int32_t Depthwise(ir::DType x, const Packing& weights, int lanes);
   int32_t Stage(ir::DType x, ir::Access access);
+  // Codes of x, made unsigned: four of them a step, or two as 16-bit numbers, the even and the odd ones of four.
+  int32_t StageCodes(ir::DType x, Multiply multiply);
   int32_t Widen(const Packing& weights);
   // `program` stands for the spec's activation. It keeps to the first `vectors` registers (at least
   // kFewestRegisters; 0: all) and spills the rest.
@@ -69,12 +83,18 @@ class KernelCode : public Assembler {
   virtual void PrepareFirst(int lanes, const Vector& mask, const Vector& spare) = 0;
   virtual void LoadFirst(ir::DType dtype, const Vector& to, const RegExp& from, int lanes, const Vector& mask) = 0;
 
+  // acc += step * weight, lane by lane. `spare` is lost by kWords.
+  void MultiplyAdd(Multiply multiply, const Vector& acc, const Vector& step, const Xbyak::Operand& weight,
+                   const Vector& spare);
+  virtual Xbyak::PreferredEncoding dot_encoding() const = 0;  // of vpdpbusd
+
   // Brings to `aux` what DecodePairs wants there, for weights of interleave 2.
   virtual void PrepareDecode(ir::DType dtype, const Vector& aux) = 0;
-  // Element `k` of a vector of pairs at `from`, as f32.
+  // Step `k` of a vector of pairs at `from`: as f32, or of four codes the even or the odd ones as 16-bit numbers.
   virtual void DecodePairs(ir::DType dtype, const RegExp& from, int k, const Vector& to, const Vector& aux) = 0;
 
-  // Rounds f32 lanes in place; 16-bit results lie side by side at the low end.
+  // Rounds f32 lanes in place; 16-bit results lie side by side at the low end, and so do the low bytes of int32
+  // lanes for a type of one byte.
   virtual void Round(ir::DType dtype, const Vector& value, const Vector& spare0, const Vector& spare1) = 0;
   // What Round left.
   virtual void Store(ir::DType dtype, const RegExp& to, const Vector& value) = 0;
@@ -88,9 +108,15 @@ class KernelCode : public Assembler {
   virtual void Select(const Vector& to, const Vector& mask, const Xbyak::Operand& a, const Vector& b) = 0;
 
  private:
-  // Vectors of one k step of a panel.
+  // The sums at `from` with what `terms` has for their columns, as f32. `spare` is lost.
+  void LoadSums(const ir::KernelSpec& spec, const Vector& to, const RegExp& from, const RegExp& terms,
+                const Vector& spare);
+  // f32 lanes to int32 codes of the output's type.
+  void Requantize(const Vector& value, const Vector& spare);
+
+  // Vectors of one step of a panel.
   int halves() const { return static_cast<int>(ir::kPanelLanes) / lanes_; }
-  // Vector `half` of k step `k` of the packed step at `from`, as f32.
+  // Vector `half` of step `k` of the packed step at `from`, as it is multiplied.
   void Decode(const Packing& weights, const RegExp& from, int k, int half, const Vector& to, const Vector& aux);
 
   // A plan's step, one to one; registers have `lanes` lanes.

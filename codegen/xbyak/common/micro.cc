@@ -1,4 +1,4 @@
-// The register kernels: rows by panels of accumulators, one fma chain in each lane.
+// The register kernels: rows by panels of accumulators, one chain of sums in each lane.
 
 #include <algorithm>
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace clikart::codegen {
 namespace {
 
 constexpr int kUnroll = kMicroUnroll;
-constexpr int kInputBytes = sizeof(float);  // of a row and k step
+constexpr int kInputBytes = sizeof(float);  // of a row and step
 constexpr int kLine = 64;
 
 // How the vector registers that accumulators leave are used.
@@ -20,8 +20,11 @@ struct VectorPlan {
   int panels;         // panels whose weights are decoded at once, so that an input serves them all
 };
 
+// A vector to decode with, or for products before they are added.
+bool NeedsSpare(const MicroShape& shape) { return shape.weights.interleave > 1 || shape.multiply == Multiply::kWords; }
+
 VectorPlan PlanVectors(const MicroShape& shape, int halves, int free) {
-  const int least = halves + (shape.weights.interleave > 1 ? 1 : 0);
+  const int least = halves + (NeedsSpare(shape) ? 1 : 0);
   const bool keeps = free - least >= shape.rows;
   const int left = free - (least - halves) - (keeps ? shape.rows : 1);
   int panels = shape.panels;
@@ -33,7 +36,8 @@ VectorPlan PlanVectors(const MicroShape& shape, int halves, int free) {
 
 int32_t KernelCode::Micro(const MicroShape& shape) {
   const int32_t entry = Begin();
-  const auto& [rows, panels, weights, form] = shape;
+  const auto& [rows, panels, weights, form, operation] = shape;
+  const Multiply multiply = operation;
   const int depth_bytes = weights.DepthBytes();
   const int interleave = weights.interleave;
   const int vector_bytes = lanes() * kInputBytes;
@@ -79,9 +83,9 @@ int32_t KernelCode::Micro(const MicroShape& shape) {
   const VectorPlan plan = PlanVectors(shape, halves(), vectors() - vectors_taken());
   const int first_weight = TakeVectors(plan.panels * halves());
   const auto weight = [&](int panel, int half) { return Register(first_weight + panel * halves() + half); };
-  const Vector aux = interleave > 1 ? TakeVector() : weight(0, 0);
-  const bool from_memory = rows == 1 && weights.dtype == ir::DType::kFloat32;
-  const bool broadcasts = !from_memory && broadcasts_operands() && panels * halves() == 1;
+  const Vector aux = NeedsSpare(shape) ? TakeVector() : weight(0, 0);
+  const bool from_memory = rows == 1 && weights.whole();
+  const bool broadcasts = !from_memory && broadcasts_operands() && multiply == Multiply::kFma && panels * halves() == 1;
   const int first_input = broadcasts ? first_accumulator : TakeVectors(plan.keeps_inputs ? rows : 1);
   const auto input = [&](int row) { return Register(first_input + (plan.keeps_inputs ? row : 0)); };
 
@@ -106,10 +110,10 @@ int32_t KernelCode::Micro(const MicroShape& shape) {
         for (int i = 0; i < plan.panels * halves(); ++i) {
           const int panel = i / halves(), half = i % halves();
           if (from_memory) {
-            vfmadd231ps(accumulator(row, first + panel, half), input(row),
-                        ptr[b.At(first + panel) + at + half * vector_bytes]);
+            MultiplyAdd(multiply, accumulator(row, first + panel, half), input(row),
+                        ptr[b.At(first + panel) + at + half * vector_bytes], aux);
           } else {
-            vfmadd231ps(accumulator(row, first + panel, half), input(row), weight(panel, half));
+            MultiplyAdd(multiply, accumulator(row, first + panel, half), input(row), weight(panel, half), aux);
           }
         }
       }

@@ -13,13 +13,15 @@ namespace clikart::codegen {
 struct RegisterTile {
   int64_t rows = 1;
   int64_t panels = 1;
+  int64_t depth = 1;  // elements of k that one instruction takes in a lane; 4 bytes of a staged row
 };
 
 struct Schedule {
   int64_t few_rows = 0;     // up to this many rows weights are decoded in registers
   int64_t row_block = 1;    // rows of a register tile
   int64_t panel_block = 1;  // panels of a register tile
-  int64_t depth_block = 0;  // k steps between two stores of the accumulators
+  int64_t step = 1;         // elements of k that are multiplied at once: a step of what follows
+  int64_t depth_block = 0;  // steps between two stores of the accumulators
   int64_t tile_rows = 0;    // most rows a tile should have
   int64_t tile_panels = 0;  // most panels a tile should have
   friend bool operator==(const Schedule&, const Schedule&) = default;
@@ -32,8 +34,9 @@ struct ScheduleField {
 };
 inline constexpr ScheduleField kScheduleFields[] = {
     {"few_rows", &Schedule::few_rows},       {"row_block", &Schedule::row_block},
-    {"panel_block", &Schedule::panel_block}, {"depth_block", &Schedule::depth_block},
-    {"tile_rows", &Schedule::tile_rows},     {"tile_panels", &Schedule::tile_panels},
+    {"panel_block", &Schedule::panel_block}, {"step", &Schedule::step},
+    {"depth_block", &Schedule::depth_block}, {"tile_rows", &Schedule::tile_rows},
+    {"tile_panels", &Schedule::tile_panels},
 };
 static_assert(sizeof(Schedule) == std::size(kScheduleFields) * sizeof(int64_t), "a field is not listed");
 
