@@ -20,14 +20,23 @@ ir::KernelSpec Dense(DType x, DType w, DType y) {
 
 McaCase Float(DType dtype, IsaLevel level, McaGoals goals) { return {Dense(dtype, dtype, dtype), level, goals}; }
 
+McaCase Integer(IsaLevel level, McaGoals goals) {
+  McaCase integer{Dense(DType::kUInt8, DType::kInt8, DType::kFloat32), level, goals};
+  integer.spec.contraction = ir::Contraction::kInteger;
+  return integer;
+}
+
 }  // namespace
 
 std::vector<McaCase> McaCases() {
   constexpr McaGoals kNone;
+  constexpr McaGoals kDot{.share = 90, .products = {}};
   return {
       Float(DType::kFloat32, IsaLevel::kAvx2, kNone),
       Float(DType::kFloat16, IsaLevel::kAvx2, kNone),
       Float(DType::kBFloat16, IsaLevel::kAvx2, kNone),
+      Integer(IsaLevel::kAvx2, kNone),
+      Integer(IsaLevel::kAvxVnni, kDot),
   };
 }
 
