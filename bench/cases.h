@@ -15,6 +15,8 @@ struct Context {
 
 // Layers of K = 4096, N = 6144 against the fma peak and the read bandwidth.
 void MeasureThroughput(const Context& context);
+// QLinear against the peak of its own instruction and the read bandwidth.
+void MeasureInteger(const Context& context);
 // A depthwise convolution against the fma peak.
 void MeasureDepthwise(const Context& context);
 // Activations over the bare kernel.

@@ -1,5 +1,6 @@
+#include "layers.h"
+
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -12,20 +13,6 @@
 
 namespace clikart::bench {
 namespace {
-
-constexpr int64_t kInputs = 4096;
-constexpr int64_t kOutputs = 6144;
-// Weights that a few rows stream are read from several layers in turn, so that none stays in a cache.
-constexpr int64_t kStreamBytes = int64_t{256} << 20;
-
-template <typename T>
-T Must(absl::StatusOr<T> value) {
-  if (!value.ok()) {
-    std::fprintf(stderr, "clikart-bench: %s\n", std::string(value.status().message()).c_str());
-    std::exit(1);
-  }
-  return *std::move(value);
-}
 
 // Small numbers of both signs: sums stay finite and the arithmetic ordinary.
 Tensor Values(const Shape& shape, DType dtype) {
@@ -51,20 +38,6 @@ std::shared_ptr<Linear> MakeLayer(int64_t inputs, int64_t outputs, DType dtype, 
   if (!bound.ok()) std::abort();
   Must(layer->Forward(Values({1, inputs}, DType::kFloat32)));  // packs and compiles
   return layer;
-}
-
-void UseThreads(int threads) {
-  if (!SetNumThreads(threads).ok()) std::abort();
-}
-
-// Seconds of one forward, each layer in turn `repeats` times.
-double Forwards(const std::vector<std::shared_ptr<Linear>>& layers, const Tensor& x, int repeats, int threads) {
-  const double seconds = Seconds(threads, [&] {
-    for (int i = 0; i < repeats; ++i) {
-      for (const auto& layer : layers) Must(layer->Forward(x));
-    }
-  });
-  return seconds / (repeats * static_cast<double>(layers.size()));
 }
 
 struct Goals {

@@ -81,8 +81,15 @@ double Now(clockid_t clock) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-// Seconds from the first start to the last end of job(i) on thread i. Several threads are made for it,
-// each on a CPU of its own, and start together: making them is not timed.
+}  // namespace
+
+double Seconds(int threads, const std::function<void()>& job) {
+  const clockid_t clock = threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
+  const double start = Now(clock);
+  job();
+  return Now(clock) - start;
+}
+
 double SecondsOnThreads(int threads, const std::function<void(int)>& job) {
   if (threads == 1) return Seconds(1, [&] { job(0); });
   std::barrier together(threads);
@@ -99,15 +106,6 @@ double SecondsOnThreads(int threads, const std::function<void(int)>& job) {
   }
   for (std::thread& thread : crew) thread.join();
   return *std::max_element(ends.begin(), ends.end()) - *std::min_element(starts.begin(), starts.end());
-}
-
-}  // namespace
-
-double Seconds(int threads, const std::function<void()>& job) {
-  const clockid_t clock = threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
-  const double start = Now(clock);
-  job();
-  return Now(clock) - start;
 }
 
 Limits::Limits() {

@@ -11,6 +11,10 @@ namespace clikart::bench {
 // machine disturb less; a job on several threads needs the wall clock.
 double Seconds(int threads, const std::function<void()>& job);
 
+// Wall time from the first start to the last end of job(i) on thread i. Several threads are made for it, each on
+// a CPU of its own, and start together: making them is not timed.
+double SecondsOnThreads(int threads, const std::function<void(int)>& job);
+
 class Limits {
  public:
   Limits();

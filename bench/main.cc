@@ -17,8 +17,8 @@ struct Subject {
 };
 
 constexpr Subject kSubjects[] = {
-    {"throughput", &MeasureThroughput}, {"depthwise", &MeasureDepthwise}, {"epilogues", &MeasureEpilogues},
-    {"overhead", &MeasureCallOverhead}, {"emission", &MeasureEmission},
+    {"throughput", &MeasureThroughput}, {"integer", &MeasureInteger},       {"depthwise", &MeasureDepthwise},
+    {"epilogues", &MeasureEpilogues},   {"overhead", &MeasureCallOverhead}, {"emission", &MeasureEmission},
 };
 
 int Usage(const char* complaint) {

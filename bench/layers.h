@@ -1,0 +1,47 @@
+// What the benchmarks of layers share.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "clikart/clikart.h"
+#include "limits.h"
+
+namespace clikart::bench {
+
+inline constexpr int64_t kInputs = 4096;
+inline constexpr int64_t kOutputs = 6144;
+// Weights that a few rows stream are read from several layers in turn, so that none stays in a cache.
+inline constexpr int64_t kStreamBytes = int64_t{256} << 20;
+
+template <typename T>
+T Must(absl::StatusOr<T> value) {
+  if (!value.ok()) {
+    std::fprintf(stderr, "clikart-bench: %s\n", std::string(value.status().message()).c_str());
+    std::exit(1);
+  }
+  return *std::move(value);
+}
+
+inline void UseThreads(int threads) {
+  if (!SetNumThreads(threads).ok()) std::abort();
+}
+
+// Seconds of one forward, each layer in turn `repeats` times.
+template <typename Layer>
+double Forwards(const std::vector<std::shared_ptr<Layer>>& layers, const Tensor& x, int repeats, int threads) {
+  const double seconds = Seconds(threads, [&] {
+    for (int i = 0; i < repeats; ++i) {
+      for (const auto& layer : layers) Must(layer->Forward(x));
+    }
+  });
+  return seconds / (repeats * static_cast<double>(layers.size()));
+}
+
+}  // namespace clikart::bench
