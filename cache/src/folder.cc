@@ -49,17 +49,19 @@ absl::StatusOr<Entry> Folder::Read(const std::string& name) const {
   return session->Read(name, found, file);
 }
 
-absl::Status Folder::Save(std::span<const Entry> entries) {
+absl::Status Folder::Save(std::span<const Entry> entries, int64_t* saved) {
   if (options_.access == Access::kReadOnly || options_.byte_budget == 0) return absl::OkStatus();
   absl::Status status;
-  int64_t saved = 0;
+  Session::Saved done;
   for (int attempt = 0; attempt < 2; ++attempt) {  // the folder may be replaced in between
     const absl::StatusOr<Session> session = Session::Open(options_, true);
-    status = session.ok() ? session->Save(entries, options_.byte_budget, saved) : session.status();
+    done = {};
+    status = session.ok() ? session->Save(entries, options_.byte_budget, done) : session.status();
     if (!absl::IsNotFound(status)) break;
   }
+  if (saved != nullptr) *saved += done.files;
   // Listing the folder costs as much as many stores: only now and then, and when a process begins.
-  if (saved_since_prune_.fetch_add(saved) + saved > options_.byte_budget / 16) {
+  if (saved_since_prune_.fetch_add(done.bytes) + done.bytes > options_.byte_budget / 16) {
     saved_since_prune_ = 0;
     (void)PruneFrom(options_.byte_budget, options_.byte_budget / 4 * 3);
   }

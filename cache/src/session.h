@@ -44,7 +44,10 @@ class Session {
   // Moves a bad file out of the way, where nothing else took its name meanwhile. Where that fails it is
   // removed; where that fails too it is found bad again.
   void SetAside(const std::string& name, const struct stat& found) const;
-  absl::Status Save(std::span<const Entry> entries, int64_t most_bytes, int64_t& saved_bytes) const;
+  struct Saved {
+    int64_t files = 0, bytes = 0;
+  };
+  absl::Status Save(std::span<const Entry> entries, int64_t most_bytes, Saved& saved) const;
   absl::Status ForEach(const std::function<void(const std::string& name, const struct stat& file)>& visit) const;
   absl::Status Remove(const std::string& name) const;
 

@@ -99,7 +99,7 @@ std::string TemporaryName() {
   return absl::StrCat(std::string(kTemporaryPrefix), getpid(), "-", time, "-", count.fetch_add(1));
 }
 
-absl::Status Session::Save(std::span<const Entry> entries, int64_t most_bytes, int64_t& saved_bytes) const {
+absl::Status Session::Save(std::span<const Entry> entries, int64_t most_bytes, Saved& saved) const {
   absl::Status first_error;
   const auto keep_first = [&](const absl::Status& status) {
     first_error.Update(status);
@@ -118,13 +118,12 @@ absl::Status Session::Save(std::span<const Entry> entries, int64_t most_bytes, i
     if (!keep_first(file.Create()) || !keep_first(file.Write(*bytes))) continue;
     pending.push_back({std::move(file), entry.key.FileName(), DiskBytes(static_cast<int64_t>(bytes->size()))});
   }
-  bool named = false;
   for (Pending& one : pending) {
     if (!keep_first(one.file.Finish()) || !keep_first(one.file.Rename(one.name))) continue;
-    saved_bytes += one.bytes;
-    named = true;
+    saved.bytes += one.bytes;
+    ++saved.files;
   }
-  if (named && Retry([&] { return calls_.sync(folder_.get()); }) != 0 && SyncMatters(errno)) {
+  if (saved.files > 0 && Retry([&] { return calls_.sync(folder_.get()); }) != 0 && SyncMatters(errno)) {
     keep_first(SystemError("cannot make the kernel cache durable", errno));
   }
   return first_error;

@@ -11,12 +11,14 @@ __all__ = ["clear", "list", "stats"]
 
 
 def list() -> builtins.list[dict[str, Any]]:
-    """One dict a kernel, the last used first: signature, emitter, isa, code_bytes, jit_seconds, hits."""
+    """One dict a kernel, the last used first: signature, emitter, isa, code_bytes, jit_seconds, hits,
+    loaded (from disk)."""
     return _core.kernels_list()
 
 
 def stats() -> dict[str, Any]:
-    """Counters: entries, code_bytes, compiled, loaded (from disk), hits, rejections (reason to count)."""
+    """Counters: entries, code_bytes, compiled, loaded (from disk), hits (from memory), stored (to disk), quarantined
+    (bad files found on disk), rejections (reason to count)."""
     return _core.kernels_stats()
 
 

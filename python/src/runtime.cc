@@ -54,6 +54,7 @@ py::dict ToDict(const KernelInfo& info) {
   out["code_bytes"] = info.code_bytes;
   out["jit_seconds"] = info.jit_seconds;
   out["hits"] = info.hits;
+  out["loaded"] = info.loaded;
   return out;
 }
 
@@ -67,6 +68,8 @@ py::dict StatsDict() {
   out["compiled"] = stats.compiled;
   out["loaded"] = stats.loaded;
   out["hits"] = stats.hits;
+  out["stored"] = stats.stored;
+  out["quarantined"] = stats.quarantined;
   out["rejections"] = rejections;
   return out;
 }

@@ -20,45 +20,6 @@ namespace {
 
 using GetEnv = const char* (*)(const char*);
 
-// Reads the settings one by one and keeps the first error.
-class Reader {
- public:
-  explicit Reader(GetEnv getenv) : getenv_(getenv) {}
-
-  // The value of CLIKART_<name>; empty when unset.
-  std::string Value(std::string_view name) const {
-    const char* value = getenv_(absl::StrCat("CLIKART_", Text(name)).c_str());
-    return value == nullptr ? std::string() : std::string(value);
-  }
-
-  // One of `values`, stored as its index by `store`.
-  template <typename Store>
-  void Choice(std::string_view name, const std::vector<std::string>& values, Store store) {
-    const std::string value = Value(name);
-    if (value.empty()) return;
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (value == values[i]) return store(i);
-    }
-    Fail(name, value, absl::StrCat("one of ", absl::StrJoin(values, ", ")));
-  }
-
-  void Flag(std::string_view name, bool& flag) {
-    Choice(name, {"0", "1"}, [&](size_t i) { flag = i == 1; });
-  }
-
-  void Fail(std::string_view name, const std::string& value, const std::string& expected) {
-    if (!status_.ok()) return;
-    status_ = absl::InvalidArgumentError(
-        absl::StrCat("CLIKART_", Text(name), " is \"", value, "\", but it takes ", expected));
-  }
-
-  const absl::Status& status() const { return status_; }
-
- private:
-  GetEnv getenv_;
-  absl::Status status_;
-};
-
 // A whole number with an optional K, M or G (powers of 1024).
 std::optional<int64_t> ParseBytes(std::string text) {
   int shift = 0;
@@ -85,6 +46,53 @@ std::optional<int64_t> ParseBytes(std::string text) {
   return count << shift;
 }
 
+// Reads the settings one by one and keeps the first error.
+class Reader {
+ public:
+  explicit Reader(GetEnv getenv) : getenv_(getenv) {}
+
+  // The value of CLIKART_<name>; empty when unset.
+  std::string Value(std::string_view name) const {
+    const char* value = getenv_(absl::StrCat("CLIKART_", Text(name)).c_str());
+    return value == nullptr ? std::string() : std::string(value);
+  }
+
+  // One of `values`, stored as its index by `store`.
+  template <typename Store>
+  void Choice(std::string_view name, const std::vector<std::string>& values, Store store) {
+    const std::string value = Value(name);
+    if (value.empty()) return;
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (value == values[i]) return store(i);
+    }
+    Fail(name, value, absl::StrCat("one of ", absl::StrJoin(values, ", ")));
+  }
+
+  void Flag(std::string_view name, bool& flag) {
+    Choice(name, {"0", "1"}, [&](size_t i) { flag = i == 1; });
+  }
+
+  void Bytes(std::string_view name, int64_t& out) {
+    const std::string value = Value(name);
+    if (value.empty()) return;
+    const std::optional<int64_t> bytes = ParseBytes(value);
+    if (!bytes) return Fail(name, value, "a number of bytes, or of K, M or G (for example 64M)");
+    out = *bytes;
+  }
+
+  void Fail(std::string_view name, const std::string& value, const std::string& expected) {
+    if (!status_.ok()) return;
+    status_ = absl::InvalidArgumentError(
+        absl::StrCat("CLIKART_", Text(name), " is \"", value, "\", but it takes ", expected));
+  }
+
+  const absl::Status& status() const { return status_; }
+
+ private:
+  GetEnv getenv_;
+  absl::Status status_;
+};
+
 std::string DefaultCacheDir(GetEnv getenv) {
   const char* xdg = getenv("XDG_CACHE_HOME");
   if (xdg != nullptr && xdg[0] == '/') return absl::StrCat(xdg, "/clikart");
@@ -108,11 +116,11 @@ absl::StatusOr<Environment> Environment::Parse(GetEnv getenv) {
   reader.Choice("CACHE", {"off", "memory", "disk"}, [&](size_t i) { environment.cache = static_cast<Cache>(i); });
   environment.cache_dir = reader.Value("CACHE_DIR");
   if (environment.cache_dir.empty()) environment.cache_dir = DefaultCacheDir(getenv);
-  if (const std::string size = reader.Value("CACHE_SIZE"); !size.empty()) {
-    const std::optional<int64_t> bytes = ParseBytes(size);
-    if (!bytes) reader.Fail("CACHE_SIZE", size, "a number of bytes, or of K, M or G (for example 64M)");
-    environment.cache_bytes = bytes.value_or(environment.cache_bytes);
+  if (const std::string folder = reader.Value("CACHE_SYSTEM_DIR"); !folder.empty()) {
+    environment.cache_system_dir = folder;
   }
+  reader.Bytes("CACHE_SIZE", environment.cache_bytes);
+  reader.Bytes("CACHE_DISK_SIZE", environment.cache_disk_bytes);
   if (const std::string isa = reader.Value("MAX_ISA"); !isa.empty()) {
     const absl::StatusOr<codegen::IsaLevel> level = codegen::ParseIsaLevel(isa);
     if (level.ok()) {

@@ -12,13 +12,14 @@
 
 namespace clikart {
 
-// An empty variable counts as unset. kDisk is accepted and behaves as kMemory: nothing is read from
-// or written to cache_dir.
+// An empty variable counts as unset.
 struct Environment {
   enum class Cache : uint8_t { kOff, kMemory, kDisk } cache = Cache::kDisk;
-  std::string cache_dir;                            // CACHE_DIR
-  int64_t cache_bytes = 64 << 20;                   // CACHE_SIZE, accepts K, M, G
-  codegen::IsaLevel max_isa = codegen::kWidestIsa;  // MAX_ISA
+  std::string cache_dir;                                // CACHE_DIR; empty where not even a home folder is known
+  std::string cache_system_dir = "/var/cache/clikart";  // CACHE_SYSTEM_DIR, read and never written
+  int64_t cache_bytes = 64 << 20;                       // CACHE_SIZE, accepts K, M, G
+  int64_t cache_disk_bytes = 256 << 20;                 // CACHE_DISK_SIZE, of cache_dir
+  codegen::IsaLevel max_isa = codegen::kWidestIsa;      // MAX_ISA
   bool max_isa_given = false;
   std::string emitter = "auto";                         // EMITTER
   std::optional<int> num_threads;                       // NUM_THREADS

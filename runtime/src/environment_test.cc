@@ -32,7 +32,9 @@ TEST(EnvironmentTest, Defaults) {
   ASSERT_TRUE(environment.ok());
   EXPECT_EQ(environment->cache, Environment::Cache::kDisk);
   EXPECT_EQ(environment->cache_dir, "/home/me/.cache/clikart");
+  EXPECT_EQ(environment->cache_system_dir, "/var/cache/clikart");
   EXPECT_EQ(environment->cache_bytes, 64 << 20);
+  EXPECT_EQ(environment->cache_disk_bytes, 256 << 20);
   EXPECT_EQ(environment->max_isa, codegen::kWidestIsa);
   EXPECT_FALSE(environment->max_isa_given);
   EXPECT_EQ(environment->emitter, "auto");
@@ -48,7 +50,9 @@ TEST(EnvironmentTest, Defaults) {
 TEST(EnvironmentTest, EverySetting) {
   const auto environment = With({{"CLIKART_CACHE", "memory"},
                                  {"CLIKART_CACHE_DIR", "/some/where"},
+                                 {"CLIKART_CACHE_SYSTEM_DIR", "/over/all"},
                                  {"CLIKART_CACHE_SIZE", "3M"},
+                                 {"CLIKART_CACHE_DISK_SIZE", "5G"},
                                  {"CLIKART_MAX_ISA", "baseline"},
                                  {"CLIKART_EMITTER", "xbyak"},
                                  {"CLIKART_NUM_THREADS", "12"},
@@ -59,7 +63,9 @@ TEST(EnvironmentTest, EverySetting) {
   ASSERT_TRUE(environment.ok()) << environment.status();
   EXPECT_EQ(environment->cache, Environment::Cache::kMemory);
   EXPECT_EQ(environment->cache_dir, "/some/where");
+  EXPECT_EQ(environment->cache_system_dir, "/over/all");
   EXPECT_EQ(environment->cache_bytes, 3 << 20);
+  EXPECT_EQ(environment->cache_disk_bytes, int64_t{5} << 30);
   EXPECT_EQ(environment->max_isa, codegen::IsaLevel::kBaseline);
   EXPECT_TRUE(environment->max_isa_given);
   EXPECT_EQ(environment->emitter, "xbyak");
@@ -86,6 +92,7 @@ TEST(EnvironmentTest, BadValuesNameTheVariableAndTheGoodOnes) {
       {"CLIKART_CACHE", "disk ", "off, memory, disk"},
       {"CLIKART_CACHE_SIZE", "64MB", "K, M or G"},
       {"CLIKART_CACHE_SIZE", "-1", "K, M or G"},
+      {"CLIKART_CACHE_DISK_SIZE", "1T", "K, M or G"},
       {"CLIKART_CACHE_SIZE", "M", "K, M or G"},
       {"CLIKART_CACHE_SIZE", "99999999999G", "K, M or G"},
       {"CLIKART_CACHE_SIZE", " 5", "K, M or G"},

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <list>
 #include <mutex>
 #include <optional>
@@ -23,11 +24,14 @@ namespace {
 
 using codegen::Rejection;
 using codegen::RejectReason;
+using Clock = std::chrono::steady_clock;
 using KernelOr = absl::StatusOr<std::shared_ptr<const Kernel>>;
 
 // What an entry holds beside its code: the budget bounds the number of entries too, also of kernels
 // without generated code.
 constexpr int64_t kEntryBytes = 2048;
+// A process that ends waits so long for its kernels to be on disk.
+constexpr std::chrono::milliseconds kExitPatience{3000};
 
 std::string Describe(const Rejection& rejection) {
   return absl::StrCat(Text(codegen::Name(rejection.reason)), " (", rejection.detail, ")");
@@ -64,9 +68,13 @@ struct KernelCache::Impl {
   KernelOr Compile(const ir::KernelSpec& spec);
   std::variant<std::shared_ptr<Kernel>, Rejection> TryEmitter(const codegen::Emitter& emitter,
                                                               const ir::KernelSpec& spec) const;
+  std::variant<std::shared_ptr<Kernel>, Rejection> Install(const codegen::EmittedKernel& emitted) const;
   void Keep(const std::string& key, std::shared_ptr<const Kernel> kernel);
   void EvictTo(int64_t limit, std::vector<std::shared_ptr<const Kernel>>& dropped);
   void Count(std::string_view reason, std::string_view message);
+  void BeforeFork();
+  void AfterForkInParent();
+  void AfterForkInChild();
   static int64_t CostOf(const Kernel& kernel) { return kernel.code_bytes + kEntryBytes; }
 
   const KernelCacheOptions options;
@@ -77,7 +85,7 @@ struct KernelCache::Impl {
   absl::flat_hash_map<std::string, std::shared_ptr<Flight>> flights;
   std::list<std::string> order;  // most recently used first
   absl::btree_map<std::string, int64_t> rejections;
-  int64_t budget, bytes = 0, code_bytes = 0, compiled = 0, hits = 0;
+  int64_t budget, bytes = 0, code_bytes = 0, compiled = 0, loaded = 0, hits = 0;
 };
 
 KernelOr KernelCache::Impl::GetOrCompile(const ir::KernelSpec& spec) {
@@ -105,7 +113,11 @@ KernelOr KernelCache::Impl::GetOrCompile(const ir::KernelSpec& spec) {
   {
     const std::lock_guard lock(mutex);
     if (result.ok()) {
-      ++compiled;
+      if ((*result)->loaded) {
+        ++loaded;
+      } else if ((*result)->code != nullptr) {
+        ++compiled;
+      }
       if (options.keep) Keep(key, *result);
       EvictTo(budget, dropped);
     }
@@ -118,10 +130,10 @@ KernelOr KernelCache::Impl::GetOrCompile(const ir::KernelSpec& spec) {
 
 KernelOr KernelCache::Impl::Compile(const ir::KernelSpec& spec) {
   if (absl::Status status = spec.Verify(); !status.ok()) return status;
-  const auto start = std::chrono::steady_clock::now();
   std::vector<Rejection> rejections_before;
   bool fell_back = false;
   for (const codegen::Emitter* emitter : options.emitters) {
+    const Clock::time_point start = Clock::now();
     const bool last = emitter == options.emitters.back();
     if (options.emitter != "auto" && options.emitter != emitter->name() && !last) {
       rejections_before.push_back({RejectReason::kDisabled, absl::StrCat("CLIKART_EMITTER is ", options.emitter)});
@@ -138,10 +150,10 @@ KernelOr KernelCache::Impl::Compile(const ir::KernelSpec& spec) {
     if (fell_back && options.strict) break;
     std::shared_ptr<Kernel> kernel = std::get<std::shared_ptr<Kernel>>(std::move(answer));
     kernel->rejections = std::move(rejections_before);
-    kernel->jit_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (options.perf_map && kernel->code != nullptr) AppendPerfMap(*kernel);
-    Log(1, absl::StrFormat("compiled %s: %d bytes in %.3f ms", kernel->signature, kernel->code_bytes,
-                           kernel->jit_seconds * 1e3));
+    Log(1,
+        absl::StrFormat("%s %s: %d bytes in %.3f ms", kernel->loaded ? "loaded" : "compiled", kernel->signature,
+                        kernel->code_bytes, std::chrono::duration<double, std::milli>(Clock::now() - start).count()));
     return std::shared_ptr<const Kernel>(std::move(kernel));
   }
   return absl::FailedPreconditionError(absl::StrCat(
@@ -153,9 +165,31 @@ KernelOr KernelCache::Impl::Compile(const ir::KernelSpec& spec) {
 
 std::variant<std::shared_ptr<Kernel>, Rejection> KernelCache::Impl::TryEmitter(const codegen::Emitter& emitter,
                                                                                const ir::KernelSpec& spec) const {
+  const bool on_disk = options.store != nullptr && emitter.needs_executable_memory();
+  if (on_disk) {
+    if (const auto stored = options.store->Load(spec, options.target, emitter.name())) {
+      auto answer = Install(stored->kernel);
+      if (auto* kernel = std::get_if<std::shared_ptr<Kernel>>(&answer)) {
+        (*kernel)->loaded = true;
+        (*kernel)->jit_seconds = stored->jit_seconds;
+      }
+      return answer;
+    }
+  }
+  const Clock::time_point start = Clock::now();
   auto answer = emitter.Emit(spec, options.target);
   if (Rejection* rejection = std::get_if<Rejection>(&answer)) return std::move(*rejection);
-  codegen::EmittedKernel& emitted = std::get<codegen::EmittedKernel>(answer);
+  const codegen::EmittedKernel& emitted = std::get<codegen::EmittedKernel>(answer);
+  auto installed = Install(emitted);
+  if (auto* kernel = std::get_if<std::shared_ptr<Kernel>>(&installed)) {
+    (*kernel)->jit_seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (on_disk) options.store->Save(emitted, options.target, (*kernel)->jit_seconds);
+  }
+  return installed;
+}
+
+std::variant<std::shared_ptr<Kernel>, Rejection> KernelCache::Impl::Install(
+    const codegen::EmittedKernel& emitted) const {
   auto kernel = std::make_shared<Kernel>();
   if (!emitted.code.empty()) {
     auto block = options.make_executable(emitted.code);
@@ -169,7 +203,8 @@ std::variant<std::shared_ptr<Kernel>, Rejection> KernelCache::Impl::TryEmitter(c
   kernel->code_bytes = static_cast<int64_t>(emitted.code.size());
   kernel->emitter = emitted.emitter;
   kernel->isa = emitted.isa;
-  kernel->signature = absl::StrCat(spec.ToString(), "@", Text(codegen::Name(emitted.isa)), "/", emitted.emitter);
+  kernel->signature =
+      absl::StrCat(emitted.spec.ToString(), "@", Text(codegen::Name(emitted.isa)), "/", emitted.emitter);
   kernel->image.spec = emitted.spec;
   kernel->image.schedule = emitted.schedule;
   kernel->image.run = emitted.run;
@@ -203,6 +238,25 @@ void KernelCache::Impl::Count(std::string_view reason, std::string_view message)
   if (first) Log(1, message);
 }
 
+void KernelCache::Impl::BeforeFork() {
+  if (options.store != nullptr) options.store->writer().BeforeFork();
+  mutex.lock();
+}
+
+void KernelCache::Impl::AfterForkInParent() {
+  mutex.unlock();
+  if (options.store != nullptr) options.store->writer().AfterForkInParent();
+}
+
+void KernelCache::Impl::AfterForkInChild() {
+  // The threads that were compiling are not here: their signatures start anew. Their flights stay
+  // allocated, for a condition variable with waiters must not be destroyed.
+  for (auto& [key, flight] : flights) new std::shared_ptr<Flight>(std::move(flight));
+  flights.clear();
+  mutex.unlock();
+  if (options.store != nullptr) options.store->writer().AfterForkInChild();
+}
+
 KernelCache::KernelCache(const KernelCacheOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 KernelCache::~KernelCache() = default;
 
@@ -217,17 +271,12 @@ KernelCache& KernelCache::Instance() {
       options.keep = environment->cache != Environment::Cache::kOff;
       options.perf_map = environment->perf_map;
       options.byte_budget = environment->cache_bytes;
+      options.store = KernelStore::Create(*environment);
     }
     auto* made = new KernelCache(options);
-    pthread_atfork([] { Instance().impl_->mutex.lock(); }, [] { Instance().impl_->mutex.unlock(); },
-                   [] {
-                     // The threads that were compiling are not here: their signatures start anew. Their
-                     // flights stay allocated, for a condition variable with waiters must not be destroyed.
-                     Impl& impl = *Instance().impl_;
-                     for (auto& [key, flight] : impl.flights) new std::shared_ptr<Flight>(std::move(flight));
-                     impl.flights.clear();
-                     impl.mutex.unlock();
-                   });
+    pthread_atfork([] { Instance().impl_->BeforeFork(); }, [] { Instance().impl_->AfterForkInParent(); },
+                   [] { Instance().impl_->AfterForkInChild(); });
+    if (options.store != nullptr) std::atexit([] { Instance().Flush(kExitPatience); });
     return made;
   }();
   return *cache;
@@ -250,7 +299,7 @@ std::vector<KernelInfo> KernelCache::List() const {
     const Impl::Entry& entry = impl_->entries.at(key);
     const Kernel& kernel = *entry.kernel;
     list.push_back({kernel.signature, kernel.emitter, std::string(codegen::Name(kernel.isa)), kernel.code_bytes,
-                    kernel.jit_seconds, entry.hits});
+                    kernel.jit_seconds, entry.hits, kernel.loaded});
   }
   return list;
 }
@@ -261,9 +310,20 @@ KernelStats KernelCache::Stats() const {
   stats.entries = static_cast<int64_t>(impl_->entries.size());
   stats.code_bytes = impl_->code_bytes;
   stats.compiled = impl_->compiled;
+  stats.loaded = impl_->loaded;
+  if (const auto& store = impl_->options.store; store != nullptr) {
+    stats.stored = store->stored();
+    stats.quarantined = store->quarantined();
+  }
   stats.hits = impl_->hits;
   stats.rejections = impl_->rejections;
   return stats;
+}
+
+void KernelCache::Flush(std::chrono::milliseconds patience) {
+  if (impl_->options.store != nullptr && !impl_->options.store->Flush(patience)) {
+    Log(1, "some kernels are not on disk yet");
+  }
 }
 
 void KernelCache::Clear() {

@@ -2,6 +2,7 @@
 // counters for what was rejected.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -14,6 +15,7 @@
 #include "clikart/codegen/kernel.h"
 #include "clikart/runtime.h"
 #include "executable_memory.h"
+#include "kernel_store.h"
 
 namespace clikart {
 
@@ -24,7 +26,8 @@ struct Kernel {
   std::string emitter;
   codegen::IsaLevel isa = codegen::IsaLevel::kBaseline;
   int64_t code_bytes = 0;
-  double jit_seconds = 0;
+  double jit_seconds = 0;                      // what generating it took, here or where it was loaded from
+  bool loaded = false;                         // from disk
   std::vector<codegen::Rejection> rejections;  // of the emitters before the one that served
   std::shared_ptr<ExecutableBlock> code;       // null where nothing was generated
 };
@@ -38,6 +41,7 @@ struct KernelCacheOptions {
   bool keep = true;              // false: every call compiles (CLIKART_CACHE=off)
   bool perf_map = false;         // append generated code to /tmp/perf-<pid>.map
   int64_t byte_budget = 64 << 20;
+  std::shared_ptr<KernelStore> store;  // null: nothing is kept on disk
   absl::StatusOr<std::shared_ptr<ExecutableBlock>> (*make_executable)(std::span<const uint8_t>) = &MakeExecutable;
 };
 
@@ -50,7 +54,8 @@ class KernelCache {
   KernelCache(const KernelCache&) = delete;
   KernelCache& operator=(const KernelCache&) = delete;
 
-  // The kernel for `spec` on this process's target, compiled by the first emitter that takes it
+  // The kernel for `spec` on this process's target, from memory, else for the first emitter that takes it from
+  // disk, else compiled
   // (CLIKART_EMITTER narrows the list; its last emitter stays). With CLIKART_STRICT=1 a fallback past the
   // first candidate is FailedPrecondition and names the rejections. A bad spec or a bad CLIKART_
   // setting is InvalidArgument.
@@ -61,6 +66,8 @@ class KernelCache {
   std::vector<KernelInfo> List() const;  // most recently used first
   KernelStats Stats() const;
   void Clear();
+  // Waits until what was compiled is on disk, at most so long.
+  void Flush(std::chrono::milliseconds patience);
   void SetByteBudget(int64_t bytes);  // CLIKART_CACHE_SIZE; least recently used entries go first
 
  private:

@@ -179,6 +179,8 @@ struct State {
 };
 
 std::atomic<State*> g_state{nullptr};
+// Registered before main: a handler that a thread registers while another one forks does not run in the child.
+[[maybe_unused]] const int g_fork_handler = pthread_atfork(nullptr, nullptr, [] { g_state.store(nullptr); });
 std::atomic<int> g_wanted{0};  // threads that SetNumThreads asked for; 0 is automatic
 
 int AutomaticThreads() {
@@ -193,8 +195,6 @@ int AutomaticThreads() {
 State& GetState() {
   State* state = g_state.load(std::memory_order_acquire);
   if (state != nullptr) return *state;
-  static const int registered = pthread_atfork(nullptr, nullptr, [] { g_state.store(nullptr); });
-  (void)registered;
   State* fresh = new State;
   if (g_state.compare_exchange_strong(state, fresh)) return *fresh;
   delete fresh;

@@ -21,6 +21,7 @@ file(COPY ${SOURCE_DIR}/examples/cpp/ DESTINATION ${work}/example)
 step(${CMAKE_COMMAND} -S ${work}/example -B ${work}/build -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${CXX}
      -DCMAKE_PREFIX_PATH=${stage} -DCMAKE_BUILD_TYPE=Release ${launcher})
 step(${CMAKE_COMMAND} --build ${work}/build)
+set(ENV{CLIKART_CACHE_DIR} ${work}/cache)
 step(${work}/build/fused_block)
 if(LLVM)
   step(${CMAKE_COMMAND} -E env CLIKART_EMITTER=llvm CLIKART_STRICT=1 ${work}/build/fused_block)

@@ -1,8 +1,16 @@
 """What the tests share: layers bound to random weights, and comparison to the bit."""
 
-import numpy as np
-import pytest
-from clika_runtime import nn
+import os
+import tempfile
+
+# Whatever the tests compile stays out of the cache of the user who runs them: set before the first import.
+_cache = tempfile.TemporaryDirectory(prefix="clikart-test-")
+os.environ["CLIKART_CACHE_DIR"] = _cache.name
+os.environ["CLIKART_CACHE_SYSTEM_DIR"] = os.path.join(_cache.name, "system")
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+from clika_runtime import nn  # noqa: E402
 
 
 @pytest.fixture

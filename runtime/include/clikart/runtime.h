@@ -41,12 +41,18 @@ class DispatchCounter {
 struct KernelInfo {
   std::string signature, emitter, isa;
   int64_t code_bytes = 0;
-  double jit_seconds = 0;
+  double jit_seconds = 0;  // what generating it took, in this process or in the one that left it on disk
   int64_t hits = 0;
+  bool loaded = false;  // from disk
 };
 
 struct KernelStats {
-  int64_t entries = 0, code_bytes = 0, compiled = 0, loaded = 0, hits = 0;
+  int64_t entries = 0, code_bytes = 0;
+  int64_t compiled = 0;                              // code that this process generated
+  int64_t loaded = 0;                                // code from disk
+  int64_t hits = 0;                                  // answered from memory
+  int64_t stored = 0;                                // written to disk so far, behind the callers' backs
+  int64_t quarantined = 0;                           // bad files found on disk and moved aside
   absl::btree_map<std::string, int64_t> rejections;  // by reason name
 };
 

@@ -52,8 +52,9 @@ class Folder {
   absl::StatusOr<Entry> Load(const Key& key) const;
 
   // Writes all of them, durable before they get their names, and keeps the folder within its budget. The
-  // folder is made where it is missing. Of several errors the first is returned.
-  absl::Status Save(std::span<const Entry> entries);
+  // folder is made where it is missing. Of several errors the first is returned; `saved` grows by what was
+  // written all the same.
+  absl::Status Save(std::span<const Entry> entries, int64_t* saved = nullptr);
 
   // Every entry, in no order.
   absl::StatusOr<std::vector<FileInfo>> List() const;
