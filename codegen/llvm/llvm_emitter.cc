@@ -19,7 +19,8 @@ class ForkGate {
   static ForkGate& Instance() {
     static ForkGate* const gate = [] {
       pthread_atfork([] { pthread_rwlock_wrlock(&Instance().lock_); }, [] { pthread_rwlock_unlock(&Instance().lock_); },
-                     [] { pthread_rwlock_unlock(&Instance().lock_); });
+                     // Its owner is a thread that the child does not have: the lock starts anew.
+                     [] { pthread_rwlock_init(&Instance().lock_, nullptr); });
       return new ForkGate;
     }();
     return *gate;
