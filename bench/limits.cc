@@ -17,20 +17,24 @@ namespace {
 constexpr size_t kBufferBytes = size_t{512} << 20;
 constexpr int64_t kFmaLoops = 4'000'000;
 constexpr int kFmasPerLoop = 24;
-constexpr int kFlopsPerFma = 16;
 
 // Twelve chains hide the latency of any CPU that has the instruction; the values stay zero.
-#define FMA(i) "vfmadd231ps %%ymm12, %%ymm12, %%ymm" #i "\n\t"
-#define FMAS FMA(0) FMA(1) FMA(2) FMA(3) FMA(4) FMA(5) FMA(6) FMA(7) FMA(8) FMA(9) FMA(10) FMA(11)
+#define FMA(bits, i) "vfmadd231ps %%" bits "mm12, %%" bits "mm12, %%" bits "mm" #i "\n\t"
+#define FMAS(bits)                                                                                                     \
+  FMA(bits, 0)                                                                                                         \
+  FMA(bits, 1) FMA(bits, 2) FMA(bits, 3) FMA(bits, 4) FMA(bits, 5) FMA(bits, 6) FMA(bits, 7) FMA(bits, 8) FMA(bits, 9) \
+      FMA(bits, 10) FMA(bits, 11)
 #define CLEAR(i) "vxorps %%xmm" #i ", %%xmm" #i ", %%xmm" #i "\n\t"
-void RunFmas(int64_t loops) {
-  __asm__ volatile(CLEAR(0) CLEAR(1) CLEAR(2) CLEAR(3) CLEAR(4) CLEAR(5) CLEAR(6) CLEAR(7) CLEAR(8) CLEAR(9) CLEAR(10)
-                       CLEAR(11) CLEAR(12) "1:\n\t" FMAS FMAS "dec %0\n\t jnz 1b\n\t vzeroupper"
-                   : "+r"(loops)
-                   :
-                   : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
-                     "xmm12", "cc");
-}
+#define RUN_FMAS(bits, loops)                                                                                          \
+  __asm__ volatile(CLEAR(0) CLEAR(1) CLEAR(2) CLEAR(3) CLEAR(4) CLEAR(5) CLEAR(6) CLEAR(7) CLEAR(8) CLEAR(9) CLEAR(10) \
+                       CLEAR(11) CLEAR(12) "1:\n\t" FMAS(bits) FMAS(bits) "dec %0\n\t jnz 1b\n\t vzeroupper"           \
+                   : "+r"(loops)                                                                                       \
+                   :                                                                                                   \
+                   : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", \
+                     "xmm12", "cc")
+void RunFmas256(int64_t loops) { RUN_FMAS("y", loops); }
+void RunFmas512(int64_t loops) { RUN_FMAS("z", loops); }
+#undef RUN_FMAS
 #undef CLEAR
 #undef FMAS
 #undef FMA
@@ -108,7 +112,7 @@ double SecondsOnThreads(int threads, const std::function<void(int)>& job) {
   return *std::max_element(ends.begin(), ends.end()) - *std::min_element(starts.begin(), starts.end());
 }
 
-Limits::Limits() {
+Limits::Limits(int widest_fma) : widest_fma_(widest_fma) {
   void* const memory = mmap(nullptr, kBufferBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) std::abort();
   madvise(memory, kBufferBytes, MADV_HUGEPAGE);  // the limit has no page walks in it
@@ -119,8 +123,10 @@ Limits::Limits() {
 Limits::~Limits() { munmap(buffer_, kBufferBytes); }
 
 double Limits::FlopsPerSecond(int threads) const {
-  const double seconds = SecondsOnThreads(threads, [](int) { RunFmas(kFmaLoops); });
-  return static_cast<double>(threads) * kFmaLoops * kFmasPerLoop * kFlopsPerFma / seconds;
+  const int flops = widest_fma_ == 512 ? 32 : 16;
+  const auto run = widest_fma_ == 512 ? &RunFmas512 : &RunFmas256;
+  const double seconds = SecondsOnThreads(threads, [run](int) { run(kFmaLoops); });
+  return static_cast<double>(threads) * kFmaLoops * kFmasPerLoop * flops / seconds;
 }
 
 double Limits::BytesPerSecond(int threads) const {

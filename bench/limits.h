@@ -17,18 +17,20 @@ double SecondsOnThreads(int threads, const std::function<void(int)>& job);
 
 class Limits {
  public:
-  Limits();
+  // `widest_fma`: bits of the widest fma that may be used, 256 or 512.
+  explicit Limits(int widest_fma);
   ~Limits();
   Limits(const Limits&) = delete;
   Limits& operator=(const Limits&) = delete;
 
   // One measurement each, of some ten milliseconds; take it next to what is compared with it.
-  // Multiply-adds count as two. 256-bit fma on independent accumulators.
+  // Multiply-adds count as two. The widest fma on independent accumulators.
   double FlopsPerSecond(int threads) const;
   // Reading a buffer far larger than the last-level cache: the better of one and four streams a thread.
   double BytesPerSecond(int threads) const;
 
  private:
+  int widest_fma_;
   std::byte* buffer_;
 };
 

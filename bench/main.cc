@@ -56,12 +56,14 @@ int Main(int argc, char** argv) {
   if (chosen.empty()) {
     for (const Subject& subject : kSubjects) chosen.push_back(&subject);
   }
-  if (!codegen::Detect(codegen::CpuidRecord::Host(), codegen::IsaLevel::kAvx2).Has(codegen::Feature::kAvx2)) {
+  constexpr codegen::IsaLevel kFmaIsa = codegen::IsaLevel::kAvx512;
+  const codegen::Target target = codegen::Detect(codegen::CpuidRecord::Host(kFmaIsa), kFmaIsa);
+  if (!target.Has(codegen::Feature::kAvx2)) {
     std::fprintf(stderr,
                  "clikart-bench: the limits are measured with AVX2 and FMA, which this machine does not offer\n");
     return 1;
   }
-  const Limits limits;
+  const Limits limits(target.Has(codegen::Feature::kAvx512) ? 512 : 256);
   Report report(json);
   const int cpus = static_cast<int>(std::thread::hardware_concurrency());
   const Context context{.limits = limits, .report = report, .rounds = rounds, .max_threads = cpus < 2 ? 1 : 2};

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "avx2/avx2_code.h"
+#include "avx512/avx512_code.h"
 #include "clikart/ir/panel_layout.h"
 #include "depthwise_driver.h"
 #include "panel_driver.h"
@@ -37,10 +38,13 @@ constexpr RegisterTile WithDepth(RegisterTile tile, int64_t depth) {
 }
 
 constexpr Form kFloatForms[] = {
+    {Feature::kAvx512, &Make<Avx512Code>, kAvx512Tile, Multiply::kFma},
     {Feature::kAvx2, &Make<Avx2Code>, kAvx2Tile, Multiply::kFma},
 };
 constexpr Form kIntegerForms[] = {
+    {Feature::kAvx512Vnni, &Make<Avx512Code>, WithDepth(kAvx512Tile, 4), Multiply::kDot},
     {Feature::kAvxVnni, &Make<Avx2Code>, WithDepth(kAvx2Tile, 4), Multiply::kDot},
+    {Feature::kAvx512, &Make<Avx512Code>, WithDepth(kAvx512Tile, 2), Multiply::kWords},
     {Feature::kAvx2, &Make<Avx2Code>, WithDepth(kAvx2Tile, 2), Multiply::kWords},
 };
 
