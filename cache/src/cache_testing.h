@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -36,10 +37,15 @@ inline Entry SampleEntry(int value) {
   return entry;
 }
 
+// Where a file costs least.
+inline std::filesystem::path MemoryFolder() {
+  return access("/dev/shm", W_OK | X_OK) == 0 ? "/dev/shm" : std::filesystem::temp_directory_path();
+}
+
 class TemporaryFolder {
  public:
-  TemporaryFolder() {
-    std::string path = (std::filesystem::temp_directory_path() / "clikart-cache-XXXXXX").string();
+  explicit TemporaryFolder(const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+    std::string path = (parent / "clikart-cache-XXXXXX").string();
     if (mkdtemp(path.data()) == nullptr) std::abort();
     path_ = path;
   }

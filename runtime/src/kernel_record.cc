@@ -59,6 +59,8 @@ std::optional<cache::Entry> ToEntry(const EmittedKernel& kernel, cache::Key key,
   for (size_t i = 0; i < kernel.entry_offsets.size(); ++i) {
     if (kernel.entry_offsets[i] >= 0) entry.entry_points.push_back({static_cast<int>(i), kernel.entry_offsets[i]});
   }
+  for (const codegen::Loop& loop : kernel.loops)
+    entry.loops.push_back({loop.name, loop.begin, loop.end, loop.multiplies});
   entry.jit_nanoseconds = std::llround(jit_seconds * 1e9);
   entry.instruction_bytes = kernel.instruction_bytes;
   entry.code = kernel.code;
@@ -83,6 +85,10 @@ std::optional<EmittedKernel> FromEntry(cache::Entry entry, const ir::KernelSpec&
   for (const cache::EntryPoint& entry_point : entry.entry_points) {
     if (entry_point.number >= codegen::kMaxEntries) return std::nullopt;
     kernel.entry_offsets[static_cast<size_t>(entry_point.number)] = static_cast<int32_t>(entry_point.offset);
+  }
+  for (cache::Loop& loop : entry.loops) {
+    kernel.loops.push_back(
+        {std::move(loop.name), static_cast<int32_t>(loop.begin), static_cast<int32_t>(loop.end), loop.multiplies});
   }
   kernel.run = driver->run;
   return kernel;

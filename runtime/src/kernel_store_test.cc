@@ -10,6 +10,7 @@
 #include <fstream>
 #include <thread>
 
+#include "clikart/cache/object_file.h"
 #include "clikart/codegen/emitter.h"
 #include "environment.h"
 #include "fork_testing.h"
@@ -296,9 +297,14 @@ TEST(KernelRecordTest, EveryEmittersKernelsComeBack) {
   const codegen::Target& target = HostTarget();
   for (const codegen::Emitter* emitter : codegen::Emitters()) {
     if (!emitter->needs_executable_memory()) continue;
-    for (const ir::Contraction contraction : {ir::Contraction::kFloat, ir::Contraction::kDepthwise}) {
+    for (const ir::Contraction contraction :
+         {ir::Contraction::kFloat, ir::Contraction::kDepthwise, ir::Contraction::kInteger}) {
       ir::KernelSpec spec = Spec(40);
       spec.contraction = contraction;
+      if (contraction == ir::Contraction::kInteger) {
+        spec.x = spec.w = ir::DType::kInt8;
+        spec.interleave = 4;
+      }
       if (contraction == ir::Contraction::kDepthwise) {
         spec.access = ir::Access::kIndirect;
         spec.k = 1;
@@ -320,6 +326,10 @@ TEST(KernelRecordTest, EveryEmittersKernelsComeBack) {
       EXPECT_EQ(back->instruction_bytes, kernel->instruction_bytes);
       EXPECT_EQ(back->entry_offsets, kernel->entry_offsets);
       EXPECT_EQ(back->run, kernel->run);
+      EXPECT_EQ(back->loops.size(), kernel->loops.size());
+      const auto object = cache::Serialize(*entry);
+      ASSERT_TRUE(object.ok()) << emitter->name() << ": " << object.status();
+      EXPECT_EQ(*cache::Parse(*object), *entry);
     }
   }
 }
