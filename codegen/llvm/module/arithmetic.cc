@@ -5,10 +5,15 @@
 #include "llvm/IR/IntrinsicsX86.h"
 
 namespace clikart::codegen::llvm_module {
+namespace {
+
+constexpr int kFmaLanes = 4;  // of the function for emulated ones
+
+}  // namespace
 
 Value* KernelBuilder::Fma(Value* a, Value* b, Value* c) {
   if (isa_.fma) return CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c});
-  const Values as = Split(a, 4), bs = Split(b, 4), cs = Split(c, 4);
+  const Values as = Split(a, kFmaLanes), bs = Split(b, kFmaLanes), cs = Split(c, kFmaLanes);
   Values results;
   for (size_t i = 0; i < as.size(); ++i) results.push_back(CreateCall(FmaFunction(), {as[i], bs[i], cs[i]}));
   return Join(results);
@@ -18,41 +23,42 @@ Value* KernelBuilder::Fma(Value* a, Value* b, Value* c) {
 // bit of 1) lets the second rounding, to float, see on which side of a tie the sum lies: 53 bits are two more than
 // twice enough, so the result is what one rounding gives (Boldo and Melquiond, "Emulation of FMA and correctly
 // rounded sums: proved algorithms using rounding to odd").
-llvm::Function* KernelBuilder::FmaFunction() {
-  if (fma_ != nullptr) return fma_;
-  constexpr int kLanes = 4;
-  const InsertPointGuard guard(*this);
-  llvm::Type* const floats = Floats(kLanes);
-  auto* const type = llvm::FunctionType::get(floats, {floats, floats, floats}, false);
-  fma_ = llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, "fma", module_);
-  fma_->setDoesNotThrow();
-  fma_->addFnAttr(llvm::Attribute::NoInline);
-  fma_->setAlignment(llvm::Align(16));
-  SetInsertPoint(llvm::BasicBlock::Create(getContext(), "start", fma_));
+Value* KernelBuilder::EmulatedFma(Value* a, Value* b, Value* c) {
+  constexpr int kLanes = 2;
+  llvm::Type* const doubles = llvm::FixedVectorType::get(getDoubleTy(), kLanes);
+  llvm::Type* const longs = llvm::FixedVectorType::get(getInt64Ty(), kLanes);
+  const Values as = Split(a, kLanes), bs = Split(b, kLanes), cs = Split(c, kLanes);
   Values results;
-  for (int first = 0; first < kLanes; first += 2) {
-    const auto wide = [&](unsigned argument) {
-      Value* const pair = CreateShuffleVector(fma_->getArg(argument), llvm::ArrayRef<int>{first, first + 1});
-      return CreateFPExt(pair, llvm::FixedVectorType::get(getDoubleTy(), 2));
-    };
-    llvm::Type* const longs = llvm::FixedVectorType::get(getInt64Ty(), 2);
-    Value* const product = CreateFMul(wide(0), wide(1));
-    Value* const addend = wide(2);
+  for (size_t i = 0; i < as.size(); ++i) {
+    Value* const product = CreateFMul(CreateFPExt(as[i], doubles), CreateFPExt(bs[i], doubles));
+    Value* const addend = CreateFPExt(cs[i], doubles);
     // The sum and its error (Knuth's two-sum).
     Value* const sum = CreateFAdd(product, addend);
     Value* const addend_part = CreateFSub(sum, product);
     Value* const product_part = CreateFSub(sum, addend_part);
     Value* const error = CreateFAdd(CreateFSub(product, product_part), CreateFSub(addend, addend_part));
     // Ordered: an infinite or NaN sum, whose error is NaN, stays as it is.
-    Value* const zero = llvm::Constant::getNullValue(error->getType());
-    Value* const inexact = CreateZExt(CreateFCmpONE(error, zero), longs);
+    Value* const inexact = CreateZExt(CreateFCmpONE(error, llvm::Constant::getNullValue(doubles)), longs);
     Value* const bits = CreateBitCast(sum, longs);
     // Towards zero where the error points there, then odd.
     Value* const opposite = CreateAnd(CreateLShr(CreateXor(bits, CreateBitCast(error, longs)), 63), inexact);
     Value* const odd = CreateOr(CreateSub(bits, opposite), inexact);
-    results.push_back(CreateFPTrunc(CreateBitCast(odd, sum->getType()), Floats(2)));
+    results.push_back(CreateFPTrunc(CreateBitCast(odd, doubles), Floats(kLanes)));
   }
-  CreateRet(Join(results));
+  return Join(results);
+}
+
+llvm::Function* KernelBuilder::FmaFunction() {
+  if (fma_ != nullptr) return fma_;
+  const InsertPointGuard guard(*this);
+  llvm::Type* const floats = Floats(kFmaLanes);
+  auto* const type = llvm::FunctionType::get(floats, {floats, floats, floats}, false);
+  fma_ = llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, "fma", module_);
+  fma_->setDoesNotThrow();
+  fma_->addFnAttr(llvm::Attribute::NoInline);
+  fma_->setAlignment(llvm::Align(16));
+  SetInsertPoint(llvm::BasicBlock::Create(getContext(), "start", fma_));
+  CreateRet(EmulatedFma(fma_->getArg(0), fma_->getArg(1), fma_->getArg(2)));
   return fma_;
 }
 

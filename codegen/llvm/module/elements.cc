@@ -119,9 +119,8 @@ void KernelBuilder::StoreFirst(Value* elements, Value* to, Value* count) {
   // One by one, from a copy on the stack.
   llvm::Type* const element = elements->getType()->getScalarType();
   const int64_t size = element->getPrimitiveSizeInBits() / 8;
-  IRBuilder<> start(&entry_->getEntryBlock(), entry_->getEntryBlock().begin());
-  llvm::AllocaInst* const copy = start.CreateAlloca(elements->getType());
-  CreateAlignedStore(elements, copy, copy->getAlign());
+  Value* const copy = Scratch(elements->getType());
+  StoreVector(elements, copy);
   Value* const bytes = CreateMul(count, getInt64(size));
   Loop("store", {getInt64(0)}, [&](const Values& at) {
     CreateAlignedStore(CreateAlignedLoad(element, At(copy, at[0]), llvm::Align(1)), At(to, at[0]), llvm::Align(1));

@@ -18,6 +18,9 @@ Values LoadPacked(KernelBuilder& build, const Packing& weights, Value* from);
 Values Decode(KernelBuilder& build, const Packing& weights, const Values& packed, int k);
 
 void BuildMicro(KernelBuilder& build, int rows, int panels, const Packing& weights);
+// For CPUs without fma: the function that multiplies any register tile, and an entry that calls it.
+llvm::Function* BuildUnfusedSteps(KernelBuilder& build, const std::string& name, const Packing& weights);
+void BuildUnfusedMicro(KernelBuilder& build, llvm::Function* steps, int rows, int panels);
 void BuildStage(KernelBuilder& build, ir::DType x, ir::Access access);
 void BuildWiden(KernelBuilder& build, const Packing& weights);
 // `lanes` of each panel, 1 to 16.

@@ -9,21 +9,36 @@ KernelBuilder::KernelBuilder(llvm::Module& module, const Isa& isa)
 
 std::string EntrySymbol(int number) { return "entry" + std::to_string(number); }
 
-void KernelBuilder::BeginEntry(int number) {
-  auto* const type = llvm::FunctionType::get(getVoidTy(), {getPtrTy()}, false);
-  entry_ = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, EntrySymbol(number), module_);
-  entry_->setVisibility(llvm::GlobalValue::HiddenVisibility);
+llvm::Function* KernelBuilder::Begin(const std::string& name, llvm::ArrayRef<llvm::Type*> arguments,
+                                     llvm::GlobalValue::LinkageTypes linkage) {
+  auto* const type = llvm::FunctionType::get(getVoidTy(), arguments, false);
+  entry_ = llvm::Function::Create(type, linkage, name, module_);
   entry_->setDSOLocal(true);
   entry_->setDoesNotThrow();
   entry_->addFnAttr("min-legal-vector-width", std::to_string(32 * lanes()));
   entry_->setAlignment(llvm::Align(64));
   SetInsertPoint(llvm::BasicBlock::Create(getContext(), "start", entry_));
+  return entry_;
+}
+
+void KernelBuilder::BeginEntry(int number) {
+  Begin(EntrySymbol(number), {getPtrTy()}, llvm::GlobalValue::ExternalLinkage)
+      ->setVisibility(llvm::GlobalValue::HiddenVisibility);
+}
+
+llvm::Function* KernelBuilder::BeginShared(const std::string& name, llvm::ArrayRef<llvm::Type*> arguments) {
+  return Begin(name, arguments, llvm::GlobalValue::InternalLinkage);
+}
+
+Value* KernelBuilder::Scratch(llvm::Type* type) {
+  llvm::BasicBlock& start = entry_->getEntryBlock();
+  return IRBuilder<>(&start, start.begin()).CreateAlloca(type);
 }
 
 void KernelBuilder::EndEntry() { CreateRetVoid(); }
 
 Value* KernelBuilder::Argument(size_t offset, llvm::Type* type) {
-  llvm::LoadInst* const value = CreateLoad(type, At(entry_->getArg(0), static_cast<int64_t>(offset)));
+  llvm::LoadInst* const value = CreateLoad(type, At(ArgumentStruct(), static_cast<int64_t>(offset)));
   // The struct outlives the call unchanged: what is read once may be read again instead of being kept.
   value->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(getContext(), {}));
   return value;

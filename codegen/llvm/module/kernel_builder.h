@@ -28,7 +28,10 @@ class KernelBuilder : public llvm::IRBuilder<> {
 
   // Begins entry `number` of the kernel; the next instructions are its body.
   void BeginEntry(int number);
+  // Begins a function that entries call, with the argument struct first.
+  llvm::Function* BeginShared(const std::string& name, llvm::ArrayRef<llvm::Type*> arguments);
   void EndEntry();
+  Value* ArgumentStruct() { return entry_->getArg(0); }
   // A member of the argument struct.
   Value* Argument(size_t offset, llvm::Type* type);
   Value* PointerArgument(size_t offset) { return Argument(offset, getPtrTy()); }
@@ -67,11 +70,15 @@ class KernelBuilder : public llvm::IRBuilder<> {
   Value* Widen(ir::DType dtype, Value* elements);
   // f32 lanes rounded once, as integers of the element's size (f32 stays).
   Value* Round(ir::DType dtype, Value* value);
+  // Memory on the stack for as long as the entry runs.
+  Value* Scratch(llvm::Type* type);
   // Stores the first `count` lanes, at least one and fewer than all.
   void StoreFirst(Value* elements, Value* to, Value* count);
 
   // a * b + c with one rounding, on every instruction set.
   Value* Fma(Value* a, Value* b, Value* c);
+  // The same without the instruction, in place: some forty instructions for four lanes.
+  Value* EmulatedFma(Value* a, Value* b, Value* c);
   // Round to nearest even; 0x80000000 where the integer does not fit.
   Value* ToInt(Value* value);
   // `vector` cut into pieces of `count` lanes, and put together again.
@@ -83,6 +90,8 @@ class KernelBuilder : public llvm::IRBuilder<> {
   Value* FloatToHalf(Value* value);
   // A function of its own: below FMA the code of one would fill a page at each use.
   llvm::Function* FmaFunction();
+  llvm::Function* Begin(const std::string& name, llvm::ArrayRef<llvm::Type*> arguments,
+                        llvm::GlobalValue::LinkageTypes linkage);
 
   llvm::Module& module_;
   const Isa isa_;

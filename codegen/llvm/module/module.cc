@@ -42,13 +42,21 @@ class Entries {
     const Packing packed{spec_.w, ir::LayoutOf(spec_).interleave}, widened{};
     if (spec_.w != ir::DType::kFloat32) Entry(kWidenEntry, [&] { BuildWiden(build_, packed); });
     for (const MicroKind& kind : kinds) {
-      const Packing& weights = kind.form == WeightForm::kPacked ? packed : widened;
-      Entry(MicroEntry(kind), [&] { BuildMicro(build_, kind.rows, kind.panels, weights); });
+      const bool is_packed = kind.form == WeightForm::kPacked;
+      const Packing& weights = is_packed ? packed : widened;
+      if (build_.isa().fma) {
+        Entry(MicroEntry(kind), [&] { BuildMicro(build_, kind.rows, kind.panels, weights); });
+        continue;
+      }
+      llvm::Function*& steps = unfused_[is_packed];
+      if (steps == nullptr) steps = BuildUnfusedSteps(build_, is_packed ? "packed" : "widened", weights);
+      Entry(MicroEntry(kind), [&] { BuildUnfusedMicro(build_, steps, kind.rows, kind.panels); });
     }
   }
 
   const ir::KernelSpec& spec_;
   KernelBuilder build_;
+  llvm::Function* unfused_[2] = {};  // for widened and for packed weights
 };
 
 // Answers why not, or nothing.
