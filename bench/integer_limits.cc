@@ -44,8 +44,8 @@ constexpr IntegerPeak kWords256 = {"vpmaddwd ymm", kSteps * 8 * 4, &RunWords256}
 IntegerPeak IntegerPeakOf(const codegen::Target& target) {
   using codegen::Feature;
   if (target.Has(Feature::kAvx512Vnni)) return kVnni512;
-  if (target.Has(Feature::kAvx512)) return kWords512;
-  return target.Has(Feature::kAvxVnni) ? kVnni256 : kWords256;
+  if (target.Has(Feature::kAvxVnni)) return kVnni256;
+  return target.Has(Feature::kAvx512) ? kWords512 : kWords256;
 }
 
 double IntegerOpsPerSecond(const IntegerPeak& peak, int threads) {

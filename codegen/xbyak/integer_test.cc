@@ -39,8 +39,17 @@ KernelSpec Requantized(KernelSpec spec) {
   return spec;
 }
 
+// AVX-512 without any VNNI, as Skylake-X has it: no level of a later CPU is that.
+constexpr Target kWideWords = {{Feature::kSse42, Feature::kAvx2, Feature::kAvx512}};
+
 // Every form of the spec's kernel that runs here.
-std::vector<EmittedKernel> Kernels(const KernelSpec& spec) { return RunnableKernels(XbyakEmitter(), spec); }
+std::vector<EmittedKernel> Kernels(const KernelSpec& spec) {
+  std::vector<EmittedKernel> kernels = RunnableKernels(XbyakEmitter(), spec);
+  if (RunnableTargets().back().Includes(kWideWords)) {
+    kernels.push_back(std::get<EmittedKernel>(XbyakEmitter().Emit(spec, kWideWords)));
+  }
+  return kernels;
+}
 
 // Index of the first value in which they differ, or -1; all NaNs are equal.
 int64_t FirstDifference(const std::vector<float>& got, const std::vector<float>& wanted) {
