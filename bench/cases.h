@@ -25,5 +25,7 @@ void MeasureEpilogues(const Context& context);
 void MeasureCallOverhead(const Context& context);
 // Code generation, for a spread of specs.
 void MeasureEmission(const Context& context);
+// A kernel from an emitter, from disk and from memory.
+void MeasureCache(const Context& context);
 
 }  // namespace clikart::bench

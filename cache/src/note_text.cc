@@ -18,7 +18,8 @@ absl::Status Bad(const std::string& what) { return absl::DataLossError(what); }
 // Digits as they would be printed, nothing else.
 bool ParseNumber(std::string_view text, int64_t& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && value >= 0 && std::to_string(value) == text;
+  const bool plain = !text.empty() && (text[0] != '0' || text.size() == 1);
+  return error == std::errc() && end == text.data() + text.size() && plain && value >= 0;
 }
 
 bool IsPlain(std::string_view text) {

@@ -30,7 +30,7 @@ size_t PageBytes() {
 }
 
 absl::Status Refusal(int error, const char* what) {
-  if (error == ENOMEM || error == EMFILE || error == ENFILE) {
+  if (error == ENOMEM || error == ENOSPC || error == EMFILE || error == ENFILE) {
     return absl::ResourceExhaustedError(absl::StrCat("no executable memory: ", what, ": ", strerror(error)));
   }
   return absl::PermissionDeniedError(absl::StrCat(
@@ -39,7 +39,8 @@ absl::Status Refusal(int error, const char* what) {
       "or vm.memfd_noexec. Allow it for this process, or set CLIKART_EMITTER=portable to run without generated code"));
 }
 
-// One memfd, mapped for execution as long as the arena lives. Code is appended and its place is never
+// One memfd, mapped for execution as long as the arena lives. Code is appended by writing to the file, which
+// needs no writable mapping and faults no page, and its place is never
 // used again: a forked child runs the same pages. The arena goes when the last of its blocks does.
 class Arena {
  public:
@@ -72,12 +73,11 @@ class Arena {
 
   // Under the lock of the allocator.
   absl::StatusOr<const uint8_t*> Append(std::span<const uint8_t> code) {
-    const size_t begin = used_ / PageBytes() * PageBytes();
-    const size_t end = RoundUp(used_ + code.size(), PageBytes());
-    void* window = mmap(nullptr, end - begin, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, static_cast<off_t>(begin));
-    if (window == MAP_FAILED) return Refusal(errno, "mmap of writable pages");
-    std::memcpy(static_cast<uint8_t*>(window) + (used_ - begin), code.data(), code.size());
-    munmap(window, end - begin);
+    for (size_t done = 0; done < code.size();) {
+      const ssize_t written = pwrite(fd_, code.data() + done, code.size() - done, static_cast<off_t>(used_ + done));
+      if (written < 0 && errno != EINTR) return Refusal(errno, "writing code");
+      if (written > 0) done += static_cast<size_t>(written);
+    }
     const uint8_t* place = code_ + used_;
     used_ = RoundUp(used_ + code.size(), kBlockAlignment);
     return place;
@@ -127,8 +127,7 @@ class PrivateBlock : public ExecutableBlock {
   size_t mapped_, size_;
 };
 
-// The arena that is being filled. The lock is held across a fork: no child is born with a writable
-// window open, and each child fills an arena of its own.
+// The arena that is being filled. The lock is held across a fork, and each child fills an arena of its own.
 class Allocator {
  public:
   static Allocator& Instance() {

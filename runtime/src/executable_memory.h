@@ -17,8 +17,8 @@ class ExecutableBlock {
   virtual size_t size() const = 0;
 };
 
-// Copies `code` to executable memory, 64-byte aligned. Arenas of one memfd, written through a mapping
-// that exists only while the copy runs, so few mappings serve many kernels. PermissionDenied (with the
+// Copies `code` to executable memory, 64-byte aligned. Arenas of one memfd, written as a file, so
+// few mappings serve many kernels and none is writable. PermissionDenied (with the
 // policy's likely name and the remedy) where the system refuses; ResourceExhausted out of memory.
 absl::StatusOr<std::shared_ptr<ExecutableBlock>> MakeExecutable(std::span<const uint8_t> code);
 
