@@ -37,6 +37,7 @@ std::vector<McaCase> McaCases() {
       Float(DType::kBFloat16, IsaLevel::kAvx2, kNone),
       Integer(IsaLevel::kAvx2, kNone),
       Integer(IsaLevel::kAvxVnni, kDot),
+      Integer(IsaLevel::kAvx512Vnni, kDot),
   };
 }
 
