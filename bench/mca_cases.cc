@@ -30,11 +30,15 @@ McaCase Integer(IsaLevel level, McaGoals goals) {
 
 std::vector<McaCase> McaCases() {
   constexpr McaGoals kNone;
+  constexpr McaGoals kFma{.share = 95, .products = {}};
   constexpr McaGoals kDot{.share = 90, .products = {}};
   return {
       Float(DType::kFloat32, IsaLevel::kAvx2, kNone),
       Float(DType::kFloat16, IsaLevel::kAvx2, kNone),
       Float(DType::kBFloat16, IsaLevel::kAvx2, kNone),
+      Float(DType::kFloat32, IsaLevel::kAvx512, kFma),
+      Float(DType::kFloat16, IsaLevel::kAvx512, kNone),
+      Float(DType::kBFloat16, IsaLevel::kAvx512, kNone),
       Integer(IsaLevel::kAvx2, kNone),
       Integer(IsaLevel::kAvxVnni, kDot),
       Integer(IsaLevel::kAvx512Vnni, kDot),
