@@ -39,6 +39,7 @@ std::vector<McaCase> McaCases() {
       Float(DType::kFloat32, IsaLevel::kAvx512, kFma),
       Float(DType::kFloat16, IsaLevel::kAvx512, kNone),
       Float(DType::kBFloat16, IsaLevel::kAvx512, kNone),
+      Float(DType::kBFloat16, IsaLevel::kAvx512Bf16, kDot),
       Integer(IsaLevel::kAvx2, kNone),
       Integer(IsaLevel::kAvxVnni, kDot),
       Integer(IsaLevel::kAvx512Vnni, kDot),

@@ -1,6 +1,7 @@
 #include "panel_driver.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "clikart/ir/panel_layout.h"
 #include "tile_scratch.h"
@@ -64,23 +65,32 @@ class Tile {
       return {args_.x + first * static_cast<int64_t>(sizeof(float)), args_.x_stride};
     }
     std::byte* const out = args_.scratch + scratch_.rows_at();
+    const int64_t step = kernel_.schedule.step;
+    const int64_t begin = first * step;
+    const int64_t elements = std::min(count * step, kernel_.spec.depth() - begin);
     if (kernel_.spec.access == ir::Access::kDense) {
-      const int64_t element = first * kernel_.schedule.step;
-      Stage(args_.x + element * ElementBytes(), nullptr, out,
-            std::min(count * kernel_.schedule.step, kernel_.spec.k - element));
+      Stage(args_.x + begin * ElementBytes(), nullptr, out, elements);
     } else {
       // A block is a run of taps, the first and the last of which may be cut.
       const int64_t channels = kernel_.spec.k;
-      for (int64_t done = 0; done < count;) {
-        const int64_t tap = (first + done) / channels;
-        const int64_t channel = (first + done) % channels;
-        const int64_t run = std::min(channels - channel, count - done);
-        Stage(args_.x + channel * ElementBytes(), args_.offsets + tap, out + done * static_cast<int64_t>(sizeof(float)),
-              run);
+      const int64_t staged_bytes = static_cast<int64_t>(sizeof(float)) / step;
+      for (int64_t done = 0; done < elements;) {
+        const int64_t tap = (begin + done) / channels;
+        const int64_t channel = (begin + done) % channels;
+        const int64_t run = std::min(channels - channel, elements - done);
+        Stage(args_.x + channel * ElementBytes(), args_.offsets + tap, out + done * staged_bytes, run);
         done += run;
       }
     }
+    if (elements % step != 0 && kernel_.spec.product == ir::Product::kDotBf16) FillLastPairs(out, elements);
     return {out, scratch_.row_stride()};
+  }
+
+  // What stands behind an odd last element of bf16 may be no number, which a weight of zero does not undo.
+  void FillLastPairs(std::byte* out, int64_t elements) const {
+    for (int64_t row = 0; row < args_.rows; ++row) {
+      std::memset(out + row * scratch_.row_stride() + elements * 2, 0, 2);
+    }
   }
 
   int64_t ElementBytes() const { return static_cast<int64_t>(ir::SizeOf(kernel_.spec.x)); }

@@ -42,7 +42,7 @@ struct MicroArgs {
 };
 
 // Copies runs of x to what is multiplied: row i from x + i * x_stride, or through the offset table. The last step
-// is filled up with anything: weights are zero there.
+// of codes is filled up with anything: weights are zero there.
 struct StageArgs {
   const std::byte* x = nullptr;
   int64_t x_stride = 0;              // bytes; dense

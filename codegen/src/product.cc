@@ -2,7 +2,13 @@
 
 namespace clikart::codegen {
 
-ir::Product ProductFor(const ir::KernelSpec&, const Target&, MathMode) { return ir::Product::kFma; }
+ir::Product ProductFor(const ir::KernelSpec& spec, const Target& target, MathMode math) {
+  if (math == MathMode::kExact || spec.contraction != ir::Contraction::kFloat || spec.x != spec.w) {
+    return ir::Product::kFma;
+  }
+  if (spec.x == ir::DType::kBFloat16 && target.Has(Feature::kAvx512Bf16)) return ir::Product::kDotBf16;
+  return ir::Product::kFma;
+}
 
 int InterleaveFor(ir::Contraction contraction, ir::DType w, const Target& target, MathMode math) {
   if (contraction == ir::Contraction::kInteger) return 4;

@@ -25,5 +25,26 @@ TEST(InterleaveFor, FollowsTypesTargetAndMath) {
   }
 }
 
+TEST(ProductFor, FollowsTypesTargetAndMath) {
+  const Target cooper = TargetOf(IsaLevel::kAvx512Bf16);
+  for (const Target& target : {Target{}, TargetOf(IsaLevel::kAvx512Vnni), cooper}) {
+    for (const MathMode math : {MathMode::kNative, MathMode::kExact}) {
+      for (const DType x : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+        for (const DType w : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+          ir::KernelSpec spec;
+          spec.k = 3;
+          spec.x = x;
+          spec.w = w;
+          const bool dot =
+              x == DType::kBFloat16 && w == DType::kBFloat16 && target == cooper && math == MathMode::kNative;
+          EXPECT_EQ(ProductFor(spec, target, math), dot ? ir::Product::kDotBf16 : ir::Product::kFma);
+          spec.contraction = Contraction::kDepthwise;
+          EXPECT_EQ(ProductFor(spec, target, math), ir::Product::kFma);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace clikart::codegen

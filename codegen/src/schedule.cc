@@ -57,7 +57,8 @@ bool Decodes(const ir::KernelSpec& spec, const Schedule& schedule) {
 bool MultipliesInPlace(const ir::KernelSpec& spec, const Schedule& schedule) {
   if (spec.access != ir::Access::kDense) return false;
   if (schedule.step == 1) return spec.x == ir::DType::kFloat32;
-  return !Decodes(spec, schedule) && spec.x == ir::DType::kUInt8 && spec.k % schedule.step == 0;
+  const bool raw = spec.x == ir::DType::kUInt8 || spec.product == ir::Product::kDotBf16;
+  return !Decodes(spec, schedule) && raw && spec.k % schedule.step == 0;
 }
 
 Schedule MakeSchedule(const ir::KernelSpec& spec, const RegisterTile& tile) {

@@ -41,6 +41,9 @@ constexpr Form kFloatForms[] = {
     {Feature::kAvx512, &Make<Avx512Code>, kAvx512Tile, Multiply::kFma},
     {Feature::kAvx2, &Make<Avx2Code>, kAvx2Tile, Multiply::kFma},
 };
+constexpr Form kDotBf16Forms[] = {
+    {Feature::kAvx512Bf16, &Make<Avx512Code>, WithDepth(kAvx512Tile, 2), Multiply::kDotBf16},
+};
 constexpr Form kIntegerForms[] = {
     {Feature::kAvx512Vnni, &Make<Avx512Code>, WithDepth(kAvx512Tile, 4), Multiply::kDot},
     {Feature::kAvxVnni, &Make<Avx2Code>, WithDepth(kAvx2Tile, 4), Multiply::kDot},
@@ -49,8 +52,10 @@ constexpr Form kIntegerForms[] = {
 };
 
 const Form* FormFor(const ir::KernelSpec& spec, const Target& target) {
-  const bool integer = spec.contraction == ir::Contraction::kInteger;
-  for (const Form& form : integer ? std::span<const Form>(kIntegerForms) : std::span<const Form>(kFloatForms)) {
+  std::span<const Form> forms = kFloatForms;
+  if (spec.contraction == ir::Contraction::kInteger) forms = kIntegerForms;
+  if (spec.product == ir::Product::kDotBf16) forms = kDotBf16Forms;
+  for (const Form& form : forms) {
     if (target.Has(form.feature)) return &form;
   }
   return nullptr;
@@ -83,7 +88,8 @@ void AssemblePanels(const Form& form, KernelCode& code, EmittedKernel& kernel) {
   const Packing packed = PackingOf(spec, kernel.schedule);
   auto& entries = kernel.entry_offsets;
   const bool integer = spec.contraction == ir::Contraction::kInteger;
-  entries[kStageEntry] = integer ? code.StageCodes(spec.x, form.multiply) : code.Stage(spec.x, spec.access);
+  entries[kStageEntry] =
+      integer ? code.StageCodes(spec.x, form.multiply) : code.Stage(spec.x, spec.access, form.multiply);
   entries[kEpilogueEntry] = code.Epilogue(spec, ir::ProgramOf(spec.activation));
   if (!packed.whole()) entries[kWidenEntry] = code.Widen(packed);
   for (const MicroKind& kind : MicroKinds(spec, kernel.schedule)) {
@@ -105,9 +111,9 @@ std::variant<EmittedKernel, Rejection> XbyakKernels::Emit(const ir::KernelSpec& 
                        absl::StrCat(std::string(ir::Name(dtype)), ", and this emitter takes float types")};
     }
   }
-  if (spec.product != ir::Product::kFma) {
-    return Rejection{RejectReason::kProduct,
-                     absl::StrCat(std::string(ir::Name(spec.product)), ", and this emitter multiplies with fma")};
+  if (spec.product != ir::Product::kFma && spec.product != ir::Product::kDotBf16) {
+    return Rejection{RejectReason::kProduct, absl::StrCat(std::string(ir::Name(spec.product)),
+                                                          ", and this emitter multiplies with fma or vdpbf16ps")};
   }
   const Form* const form = FormFor(spec, target);
   if (form == nullptr) {

@@ -27,7 +27,7 @@ void KernelCode::Decode(const Packing& weights, const RegExp& from, int k, int h
   }
 }
 
-int32_t KernelCode::Stage(DType x, ir::Access access) {
+int32_t KernelCode::Stage(DType dtype, ir::Access access, Multiply multiply) {
   const int32_t entry = Begin();
   const Reg64 count = TakePointer();
   const Reg64 from = TakePointer();
@@ -40,6 +40,18 @@ int32_t KernelCode::Stage(DType x, ir::Access access) {
   const Vector value = TakeVector();
   const int vector_bytes = lanes() * kFloatBytes;
   const bool dense = access == ir::Access::kDense;
+  // Pairs move as what takes four bytes, an odd last element by itself.
+  const bool pairs = multiply == Multiply::kDotBf16;
+  const DType x = pairs ? DType::kFloat32 : dtype;
+  const auto split_pairs = [&](const auto& move_last) {
+    if (!pairs) return;
+    Label even;
+    test(count.cvt32(), 1);
+    jz(even);
+    move_last(word[to + count * 2 - 2]);
+    L(even);
+    shr(count, 1);
+  };
 
   mov(out, Argument(offsetof(StageArgs, out)));
   mov(rows, Argument(offsetof(StageArgs, rows)));
@@ -58,6 +70,10 @@ int32_t KernelCode::Stage(DType x, ir::Access access) {
     je(zeros, T_NEAR);
     add(from, Argument(offsetof(StageArgs, x)));
   }
+  split_pairs([&](const Address& last) {
+    movzx(spare.cvt32(), word[from + count * 2 - 2]);
+    mov(last, spare.cvt16());
+  });
   sub(count, lanes());
   jl(tail, T_NEAR);
   L(body);
@@ -83,6 +99,7 @@ int32_t KernelCode::Stage(DType x, ir::Access access) {
     Label zero_body, zero_tail, zero_single;
     L(zeros);
     vxorps(value, value, value);
+    split_pairs([&](const Address& last) { mov(last, 0); });
     sub(count, lanes());
     jl(zero_tail);
     L(zero_body);

@@ -19,6 +19,9 @@ void KernelCode::MultiplyAdd(Multiply multiply, const Vector& acc, const Vector&
     case Multiply::kFma:
       vfmadd231ps(acc, step, weight);
       break;
+    case Multiply::kDotBf16:
+      vdpbf16ps(acc, step, weight);
+      break;
     case Multiply::kDot:
       vpdpbusd(acc, step, weight, dot_encoding());
       break;

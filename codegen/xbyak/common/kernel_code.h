@@ -27,9 +27,10 @@ struct Packing {
 
 // How a step of a row and one of a lane are multiplied and added to the accumulator.
 enum class Multiply : uint8_t {
-  kFma,    // f32
-  kDot,    // four unsigned codes by four signed ones: vpdpbusd
-  kWords,  // two 16-bit numbers by two, which cannot saturate: vpmaddwd and vpaddd
+  kFma,      // f32
+  kDotBf16,  // two bf16 by two: vdpbf16ps
+  kDot,      // four unsigned codes by four signed ones: vpdpbusd
+  kWords,    // two 16-bit numbers by two, which cannot saturate: vpmaddwd and vpaddd
 };
 
 // A register kernel: that many rows by panels of accumulators.
@@ -47,7 +48,8 @@ class KernelCode : public Assembler {
   int32_t Micro(const MicroShape& shape);
   // `lanes` of each panel, 1 to 16.
   int32_t Depthwise(ir::DType x, const Packing& weights, int lanes);
-  int32_t Stage(ir::DType x, ir::Access access);
+  // Elements of x as f32, or, for kDotBf16, as they are.
+  int32_t Stage(ir::DType x, ir::Access access, Multiply multiply);
   // Codes of x, made unsigned: four of them a step, or two as 16-bit numbers, the even and the odd ones of four.
   int32_t StageCodes(ir::DType x, Multiply multiply);
   int32_t Widen(const Packing& weights);

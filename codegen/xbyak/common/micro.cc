@@ -85,7 +85,8 @@ int32_t KernelCode::Micro(const MicroShape& shape) {
   const auto weight = [&](int panel, int half) { return Register(first_weight + panel * halves() + half); };
   const Vector aux = NeedsSpare(shape) ? TakeVector() : weight(0, 0);
   const bool from_memory = rows == 1 && weights.whole();
-  const bool broadcasts = !from_memory && broadcasts_operands() && multiply == Multiply::kFma && panels * halves() == 1;
+  const bool broadcasts =
+      !from_memory && broadcasts_operands() && multiply <= Multiply::kDotBf16 && panels * halves() == 1;
   const int first_input = broadcasts ? first_accumulator : TakeVectors(plan.keeps_inputs ? rows : 1);
   const auto input = [&](int row) { return Register(first_input + (plan.keeps_inputs ? row : 0)); };
 
@@ -103,7 +104,7 @@ int32_t KernelCode::Micro(const MicroShape& shape) {
       for (int row = 0; row < rows; ++row) {
         const RegExp from = a.At(row) + step * kInputBytes;
         if (broadcasts) {
-          vfmadd231ps(accumulator(row, 0, 0), weight(0, 0), BroadcastOperand(from));
+          MultiplyAdd(multiply, accumulator(row, 0, 0), weight(0, 0), BroadcastOperand(from), aux);
           continue;
         }
         if (first == 0 || !plan.keeps_inputs) vbroadcastss(input(row), ptr[from]);
