@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <random>
 #include <set>
@@ -21,7 +22,7 @@ namespace clikart::codegen {
 namespace {
 
 constexpr char kUsage[] =
-    "clikart-fuzz [--seconds N] [--seed N] [--emitters A,B] [--products N]   random kernels for a while\n"
+    "clikart-fuzz [--seconds N | --cases N] [--seed N] [--emitters A,B] [--products N]   random kernels for a while\n"
     "clikart-fuzz --replay \"CASE\"   one case again; a failing run prints the line\n"
     "clikart-fuzz --trace           every kind of kernel once, an instruction at a time, for clikart-coverage\n"
     "clikart-fuzz --targets         what this CPU can run\n"
@@ -33,6 +34,7 @@ constexpr char kUsage[] =
 
 struct Options {
   double seconds = 10;
+  int64_t cases = std::numeric_limits<int64_t>::max();
   uint64_t seed = 1;
   Effort effort;
   std::vector<const Emitter*> emitters;
@@ -67,7 +69,8 @@ int Fuzz(const Options& options) {
   std::map<std::pair<std::string, std::string>, Tally> tallies;
   constexpr int kMostFailures = 5;
   int failures = 0;
-  for (const Clock clock; clock.Seconds() < options.seconds && failures < kMostFailures;) {
+  int64_t cases = 0;
+  for (const Clock clock; clock.Seconds() < options.seconds && cases < options.cases && failures < kMostFailures;) {
     const auto any = [&](size_t count) { return std::uniform_int_distribution<size_t>(0, count - 1)(random); };
     const Emitter& emitter = *options.emitters[any(options.emitters.size())];
     if (emitter.name() == "llvm" && any(8) != 0) continue;
@@ -89,6 +92,7 @@ int Fuzz(const Options& options) {
         break;
       }
       ++tally.cases;
+      ++cases;
       if (verdict.kind == Verdict::Kind::kGood) continue;
       Report(c, emitter, verdict);
       ++failures;
@@ -96,11 +100,9 @@ int Fuzz(const Options& options) {
     }
   }
   std::printf("%-10s %-12s %9s %9s %9s\n", "emitter", "level", "kernels", "rejected", "cases");
-  int64_t cases = 0;
   for (const auto& [key, tally] : tallies) {
     std::printf("%-10s %-12s %9ld %9ld %9ld\n", key.first.c_str(), key.second.c_str(), tally.kernels, tally.rejected,
                 tally.cases);
-    cases += tally.cases;
   }
   std::printf("seed %lu: %ld cases, %d wrong\n", options.seed, cases, failures);
   if (cases == 0) std::printf("no emitter served anything\n");
@@ -157,6 +159,10 @@ int Main(int argc, char** argv) {
     bool good = false;
     if (name == "--replay") return Replay(value);
     if (name == "--seconds") good = absl::SimpleAtod(value, &options.seconds);
+    if (name == "--cases") {
+      good = absl::SimpleAtoi(value, &options.cases);
+      options.seconds = std::numeric_limits<double>::infinity();
+    }
     if (name == "--seed") good = absl::SimpleAtoi(value, &options.seed);
     if (name == "--products") good = absl::SimpleAtoi(value, &options.effort.products) && options.effort.products > 0;
     if (name == "--emitters") {
