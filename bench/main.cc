@@ -17,10 +17,9 @@ struct Subject {
 };
 
 constexpr Subject kSubjects[] = {
-    {"throughput", &MeasureThroughput}, {"integer", &MeasureInteger},
-    {"depthwise", &MeasureDepthwise},   {"epilogues", &MeasureEpilogues},
-    {"overhead", &MeasureCallOverhead}, {"emission", &MeasureEmission},
-    {"cache", &MeasureCache},           {"llvm", &MeasureLlvm},
+    {"throughput", &MeasureThroughput}, {"integer", &MeasureInteger},       {"depthwise", &MeasureDepthwise},
+    {"epilogues", &MeasureEpilogues},   {"overhead", &MeasureCallOverhead}, {"emission", &MeasureEmission},
+    {"cache", &MeasureCache},
 };
 
 int Usage(const char* complaint) {

@@ -14,7 +14,7 @@ namespace {
 using codegen::Feature;
 
 // As LLVM calls them.
-constexpr std::array<std::pair<Feature, std::string_view>, codegen::kFeatureCount> kFeatures = {{
+constexpr auto kFeatures = std::to_array<std::pair<Feature, std::string_view>>({
     {Feature::kSse42, "+sse4.2,+popcnt"},
     {Feature::kAvx2, "+avx2,+fma,+f16c,+bmi,+bmi2"},
     {Feature::kAvxVnni, "+avxvnni"},
@@ -25,7 +25,8 @@ constexpr std::array<std::pair<Feature, std::string_view>, codegen::kFeatureCoun
     {Feature::kAmxInt8, "+amx-int8"},
     {Feature::kAmxBf16, "+amx-bf16"},
     {Feature::kAmxFp16, "+amx-fp16"},
-}};
+});
+static_assert(kFeatures.size() == codegen::kFeatureCount, "a feature is not listed");
 
 int Products(const LoopCounts& counts) { return counts.multiplies + counts.tile_products; }
 

@@ -103,23 +103,22 @@ absl::Status Simulate(const Decoder& decoder, const std::vector<Decoded>& loop, 
   return absl::OkStatus();
 }
 
-// Models charge a broadcast from memory, and Skylake's and Ice Lake's a plain load of 512 bits, with a vector
+// Models charge a broadcast from memory, and Skylake's and Ice Lake's a plain EVEX load, with a vector
 // operation too, though not where the same operand is part of an fma. CPUs have the units that load do it all
 // (measured on Zen 5; for Intel's see https://github.com/andreas-abel/uiCA/issues/7). A streaming load is what models
 // take for a load and nothing else, so those are simulated as such.
-constexpr std::array<std::string_view, 6> kLoadsOf512 = {"VMOVUPSZrm",   "VMOVAPSZrm",      "VMOVDQU32Zrm",
-                                                         "VMOVDQU64Zrm", "VBROADCASTSSZrm", "VPBROADCASTDZrm"};
-constexpr std::array<std::string_view, 2> kLoadsOf256 = {"VBROADCASTSSYrm", "VPBROADCASTDYrm"};
-
-template <size_t n>
-bool IsAmong(std::string_view name, const std::array<std::string_view, n>& names) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
+constexpr std::array<std::string_view, 6> kLoads = {"VMOVUPS",   "VMOVAPS",      "VMOVDQU32",
+                                                    "VMOVDQU64", "VBROADCASTSS", "VPBROADCASTD"};
+constexpr std::array<std::string_view, 3> kWidths = {"Yrm", "Z256rm", "Zrm"};
 
 llvm::MCInst AsPureLoad(const Decoder& decoder, llvm::MCInst instruction) {
   const std::string_view name = decoder.Opcode(instruction);
-  if (IsAmong(name, kLoadsOf512)) instruction.setOpcode(decoder.OpcodeOf("VMOVNTDQAZrm"));
-  if (IsAmong(name, kLoadsOf256)) instruction.setOpcode(decoder.OpcodeOf("VMOVNTDQAYrm"));
+  for (const std::string_view load : kLoads) {
+    for (const std::string_view width : kWidths) {
+      if (name != std::string(load).append(width)) continue;
+      instruction.setOpcode(decoder.OpcodeOf(std::string("VMOVNTDQA").append(width)));
+    }
+  }
   return instruction;
 }
 

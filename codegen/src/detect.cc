@@ -66,7 +66,7 @@ struct Rule {
   State state;
   bool tiles = false;
 };
-constexpr std::array<Rule, kFeatureCount> kRules = {{
+constexpr auto kRules = std::to_array<Rule>({
     {Feature::kSse42, Feature::kSse42, kSse42Bits, {}},
     {Feature::kAvx2, Feature::kSse42, kAvx2Bits, kYmm},
     {Feature::kAvxVnni, Feature::kAvx2, kAvxVnniBits, kYmm},
@@ -77,7 +77,14 @@ constexpr std::array<Rule, kFeatureCount> kRules = {{
     {Feature::kAmxInt8, Feature::kAvx512, kAmxInt8Bits, kTiles, true},
     {Feature::kAmxBf16, Feature::kAvx512, kAmxBf16Bits, kTiles, true},
     {Feature::kAmxFp16, Feature::kAvx512, kAmxFp16Bits, kTiles, true},
-}};
+});
+constexpr bool FollowsTheEnum(std::span<const Rule> rules) {
+  for (size_t i = 0; i < rules.size(); ++i) {
+    if (rules[i].feature != static_cast<Feature>(i)) return false;
+  }
+  return rules.size() == kFeatureCount;
+}
+static_assert(FollowsTheEnum(kRules), "a feature has no rule, or not in its place");
 
 // The kernels are made for eight tiles of 16 rows by 64 bytes and products over 64 bytes of depth.
 bool HasKnownTiles(const CpuidRecord& cpuid) {

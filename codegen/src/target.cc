@@ -13,17 +13,19 @@ constexpr std::array kLevels = {
     IsaLevel::kBaseline,   IsaLevel::kSse4,       IsaLevel::kAvx2,       IsaLevel::kAvxVnni, IsaLevel::kAvx512,
     IsaLevel::kAvx512Vnni, IsaLevel::kAvx512Bf16, IsaLevel::kAvx512Fp16, IsaLevel::kAmx,
 };
-constexpr std::array<std::string_view, kLevels.size()> kLevelNames = {
-    "baseline", "sse4", "avx2", "avx_vnni", "avx512", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx",
-};
-constexpr std::array<std::string_view, kFeatureCount> kFeatureNames = {
-    "sse42",       "avx2",        "avx_vnni", "avx512",   "avx512_vnni",
-    "avx512_bf16", "avx512_fp16", "amx_int8", "amx_bf16", "amx_fp16",
-};
-constexpr std::array<IsaLevel, kFeatureCount> kFeatureLevels = {
+constexpr auto kLevelNames = std::to_array<std::string_view>(
+    {"baseline", "sse4", "avx2", "avx_vnni", "avx512", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx"});
+constexpr auto kFeatureNames =
+    std::to_array<std::string_view>({"sse42", "avx2", "avx_vnni", "avx512", "avx512_vnni", "avx512_bf16", "avx512_fp16",
+                                     "amx_int8", "amx_bf16", "amx_fp16"});
+constexpr std::array kFeatureLevels = {
     IsaLevel::kSse4,       IsaLevel::kAvx2,       IsaLevel::kAvxVnni, IsaLevel::kAvx512, IsaLevel::kAvx512Vnni,
     IsaLevel::kAvx512Bf16, IsaLevel::kAvx512Fp16, IsaLevel::kAmx,     IsaLevel::kAmx,    IsaLevel::kAmx,
 };
+static_assert(kLevels.size() == static_cast<size_t>(kWidestIsa) + 1 && kLevelNames.size() == kLevels.size(),
+              "a level is not listed");
+static_assert(kFeatureNames.size() == kFeatureCount && kFeatureLevels.size() == kFeatureCount,
+              "a feature is not listed");
 
 }  // namespace
 

@@ -27,7 +27,7 @@ enum class Feature : uint8_t {
   kAmxBf16,  // the same
   kAmxFp16,  // the same
 };
-inline constexpr int kFeatureCount = 10;
+inline constexpr int kFeatureCount = static_cast<int>(Feature::kAmxFp16) + 1;
 
 std::string_view Name(Feature feature);  // "avx2", "avx512_vnni", "amx_bf16"
 
