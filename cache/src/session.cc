@@ -12,7 +12,6 @@ namespace clikart::cache {
 namespace {
 
 constexpr int kFolderFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-constexpr mode_t kFolderMode = 0700;
 
 absl::Status Refusal(const std::string& path, const std::string& why) {
   return absl::PermissionDeniedError(absl::StrCat(
@@ -45,10 +44,10 @@ absl::StatusOr<Descriptor> OpenFolder(const SystemCalls& calls, int parent, cons
 }
 
 // Each missing folder of the path. What cannot be made is found missing by who opens it.
-void MakeFolders(const SystemCalls& calls, const std::string& path) {
+void MakeFolders(const SystemCalls& calls, const std::string& path, mode_t mode) {
   for (size_t end = 1; end != std::string::npos;) {
     end = path.find('/', end + 1);
-    (void)calls.make_folder(AT_FDCWD, path.substr(0, end).c_str(), kFolderMode);
+    (void)calls.make_folder(AT_FDCWD, path.substr(0, end).c_str(), mode);
   }
 }
 
@@ -77,14 +76,14 @@ absl::StatusOr<Session> Session::Open(const FolderOptions& options, bool create)
   const SystemCalls& calls = *options.calls;
   absl::StatusOr<Descriptor> outer = OpenFolder(calls, AT_FDCWD, options.path, options.path);
   if (create && absl::IsNotFound(outer.status())) {
-    MakeFolders(calls, options.path);
+    MakeFolders(calls, options.path, options.folder_mode);
     outer = OpenFolder(calls, AT_FDCWD, options.path, options.path);
   }
   if (!outer.ok()) return outer.status();
   const std::string shown = absl::StrCat(options.path, "/", kFormatFolder);
   absl::StatusOr<Descriptor> inner = OpenFolder(calls, outer->get(), kFormatFolder, shown);
   if (create && absl::IsNotFound(inner.status())) {
-    (void)calls.make_folder(outer->get(), kFormatFolder, kFolderMode);
+    (void)calls.make_folder(outer->get(), kFormatFolder, options.folder_mode);
     inner = OpenFolder(calls, outer->get(), kFormatFolder, shown);
   }
   if (!inner.ok()) return inner.status();

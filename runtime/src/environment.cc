@@ -20,32 +20,6 @@ namespace {
 
 using GetEnv = const char* (*)(const char*);
 
-// A whole number with an optional K, M or G (powers of 1024).
-std::optional<int64_t> ParseBytes(std::string text) {
-  int shift = 0;
-  if (!text.empty()) {
-    switch (text.back()) {
-      case 'K':
-        shift = 10;
-        break;
-      case 'M':
-        shift = 20;
-        break;
-      case 'G':
-        shift = 30;
-        break;
-      default:
-        break;
-    }
-    if (shift != 0) text.pop_back();
-  }
-  int64_t count = 0;
-  // SimpleAtoi passes spaces and a sign; only digits are meant here.
-  if (text.find_first_not_of("0123456789") != std::string::npos || !absl::SimpleAtoi(text, &count)) return std::nullopt;
-  if (count > (std::numeric_limits<int64_t>::max() >> shift)) return std::nullopt;
-  return count << shift;
-}
-
 // Reads the settings one by one and keeps the first error.
 class Reader {
  public:
@@ -109,6 +83,31 @@ std::vector<std::string> EmitterNames() {
 const char* ProcessGetEnv(const char* name) { return std::getenv(name); }
 
 }  // namespace
+
+std::optional<int64_t> ParseBytes(std::string text) {
+  int shift = 0;
+  if (!text.empty()) {
+    switch (text.back()) {
+      case 'K':
+        shift = 10;
+        break;
+      case 'M':
+        shift = 20;
+        break;
+      case 'G':
+        shift = 30;
+        break;
+      default:
+        break;
+    }
+    if (shift != 0) text.pop_back();
+  }
+  int64_t count = 0;
+  // SimpleAtoi passes spaces and a sign; only digits are meant here.
+  if (text.find_first_not_of("0123456789") != std::string::npos || !absl::SimpleAtoi(text, &count)) return std::nullopt;
+  if (count > (std::numeric_limits<int64_t>::max() >> shift)) return std::nullopt;
+  return count << shift;
+}
 
 absl::StatusOr<Environment> Environment::Parse(GetEnv getenv) {
   Environment environment;

@@ -33,6 +33,9 @@ struct Environment {
   static absl::StatusOr<Environment> Parse(const char* (*getenv)(const char*));
 };
 
+// A whole number with an optional K, M or G (powers of 1024).
+std::optional<int64_t> ParseBytes(std::string text);
+
 // This machine as read under MAX_ISA, and the process's target.
 const codegen::CpuidRecord& HostCpuid();
 const codegen::Target& HostTarget();

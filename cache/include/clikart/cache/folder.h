@@ -25,6 +25,7 @@ struct FolderOptions {
   std::string path;
   Access access = Access::kReadWrite;
   int64_t byte_budget = 256 << 20;
+  mode_t folder_mode = 0700;  // of the folders that are made, less the umask
   const SystemCalls* calls = &RealSystemCalls();
 };
 
