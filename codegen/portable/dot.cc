@@ -3,6 +3,7 @@
 #include <emmintrin.h>
 
 #include <algorithm>
+#include <cstddef>
 
 namespace clikart::codegen::portable {
 namespace {
@@ -26,7 +27,36 @@ int64_t DotBlock(const int16_t* a, const int16_t* b, int64_t n) {
   return total;
 }
 
+// Sums of two lanes in each: a step adds two pairs of products to a lane, of at most 383 * 128 each.
+void DotPanelBlock(const std::byte* panel, const int16_t* x, int64_t steps, int64_t* sums) {
+  constexpr int kVectors = 4;  // of four lanes
+  __m128i pairs[2 * kVectors] = {};
+  for (int64_t step = 0; step < steps; ++step, x += 4) {
+    const __m128i four = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(x));
+    const __m128i twice = _mm_unpacklo_epi64(four, four);
+    for (int i = 0; i < kVectors; ++i, panel += sizeof(__m128i)) {
+      const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(panel));
+      const __m128i signs = _mm_cmpgt_epi8(_mm_setzero_si128(), codes);
+      pairs[2 * i] = _mm_add_epi32(pairs[2 * i], _mm_madd_epi16(_mm_unpacklo_epi8(codes, signs), twice));
+      pairs[2 * i + 1] = _mm_add_epi32(pairs[2 * i + 1], _mm_madd_epi16(_mm_unpackhi_epi8(codes, signs), twice));
+    }
+  }
+  for (const __m128i& two : pairs) {
+    int32_t halves[4];
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(halves), two);
+    *sums++ += int64_t{halves[0]} + halves[1];
+    *sums++ += int64_t{halves[2]} + halves[3];
+  }
+}
+
 }  // namespace
+
+void DotPanel(const std::byte* panel, const int16_t* x, int64_t steps, int64_t* sums) {
+  constexpr int64_t kSteps = kBlock / 4;
+  for (int64_t i = 0; i < steps; i += kSteps) {
+    DotPanelBlock(panel + i * 64, x + 4 * i, std::min(kSteps, steps - i), sums);
+  }
+}
 
 int64_t Dot(const int16_t* a, const int16_t* b, int64_t n) {
   int64_t total = 0;

@@ -24,15 +24,6 @@ std::vector<int16_t> CenterRows(const RowBlock& block, int64_t rows, int64_t dep
   return centered;
 }
 
-// One lane of a panel, padding included.
-void UnpackLane(const ir::PanelLayout& layout, const std::byte* panel, int64_t lane, std::vector<int16_t>& to) {
-  const std::byte* from = panel + layout.OffsetOf(lane, 0);
-  int16_t* out = to.data();
-  for (int64_t step = 0; step < layout.Steps(); ++step, from += layout.StepBytes()) {
-    for (int64_t i = 0; i < layout.interleave; ++i) *out++ = static_cast<int8_t>(from[i]);
-  }
-}
-
 }  // namespace
 
 void ContractInteger(const RowBlock& block, Accumulators& accumulators) {
@@ -41,20 +32,18 @@ void ContractInteger(const RowBlock& block, Accumulators& accumulators) {
   const IntegerQuant& quant = *args.integer;
   const int64_t width = layout.OutputsPerPanel(), depth = layout.Steps() * layout.interleave;
   const std::vector<int16_t> x = CenterRows(block, accumulators.rows(), depth);
-  std::vector<int16_t> weights(static_cast<size_t>(depth));
   for (int64_t panel = 0; panel * width < columns.count(); ++panel) {
     const int64_t used = std::min(width, columns.count() - panel * width);
-    const std::byte* const packed = args.weights + panel * layout.PanelBytes();
-    for (int64_t plane = 0; plane < accumulators.planes(); ++plane) {
-      for (int64_t i = 0; i < used; ++i) {
-        const int64_t lane = plane * width + i, column = panel * width + i;
-        UnpackLane(layout, packed, lane, weights);
-        const float scale = quant.scales[(args.first_panel + panel) * ir::kPanelLanes + lane];
-        // Without a bias the product is rounded once too: -0 is what changes nothing.
-        const float bias = spec.bias == ir::BiasKind::kNone ? -0.0f : args.bias[columns.begin + column];
-        for (int64_t row = 0; row < accumulators.rows(); ++row) {
-          const int64_t dot = Dot(x.data() + row * depth, weights.data(), depth);
-          accumulators.Row(plane, row)[column] = std::fma(static_cast<float>(dot), scale, bias);
+    const float* const scales = quant.scales + (args.first_panel + panel) * ir::kPanelLanes;
+    for (int64_t row = 0; row < accumulators.rows(); ++row) {
+      int64_t sums[ir::kPanelLanes] = {};
+      DotPanel(args.weights + panel * layout.PanelBytes(), x.data() + row * depth, layout.Steps(), sums);
+      for (int64_t plane = 0; plane < accumulators.planes(); ++plane) {
+        for (int64_t i = 0; i < used; ++i) {
+          const int64_t lane = plane * width + i, column = panel * width + i;
+          // Without a bias the product is rounded once too: -0 is what changes nothing.
+          const float bias = spec.bias == ir::BiasKind::kNone ? -0.0f : args.bias[columns.begin + column];
+          accumulators.Row(plane, row)[column] = std::fma(static_cast<float>(sums[lane]), scales[lane], bias);
         }
       }
     }
