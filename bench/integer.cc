@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "cases.h"
 #include "clikart/clikart.h"
-#include "integer_limits.h"
+#include "dot_limits.h"
 #include "layers.h"
 
 namespace clikart::bench {
@@ -51,7 +51,7 @@ struct Case {
   bool requantize;
 };
 
-void MeasureCase(const Context& context, const Case& c, const IntegerPeak& peak) {
+void MeasureCase(const Context& context, const Case& c, const DotPeak& peak) {
   constexpr int64_t bytes = kInputs * kOutputs;
   std::vector<std::shared_ptr<QLinear>> layers;
   for (int64_t held = 0; held < kStreamBytes; held += bytes) layers.push_back(MakeQLinear(c.x, c.requantize));
@@ -65,7 +65,7 @@ void MeasureCase(const Context& context, const Case& c, const IntegerPeak& peak)
       std::vector<double> rates, limits, shares;
       for (int i = 0; i < context.rounds; ++i) {
         const auto limit = [&] {
-          return streams ? context.limits.BytesPerSecond(threads) : IntegerOpsPerSecond(peak, threads);
+          return streams ? context.limits.BytesPerSecond(threads) : OpsPerSecond(peak, threads);
         };
         const double before = limit();
         rates.push_back(work / Forwards(used, x, 1, threads));
@@ -89,10 +89,7 @@ void MeasureCase(const Context& context, const Case& c, const IntegerPeak& peak)
 }  // namespace
 
 void MeasureInteger(const Context& context) {
-  // As the runtime has it: CLIKART_MAX_ISA caps what both use.
-  const char* const cap = std::getenv("CLIKART_MAX_ISA");
-  const codegen::IsaLevel level = cap == nullptr ? codegen::kWidestIsa : Must(codegen::ParseIsaLevel(cap));
-  const IntegerPeak peak = IntegerPeakOf(codegen::Detect(codegen::CpuidRecord::Host(level), level));
+  const DotPeak peak = IntegerPeakOf(UsedTarget());
   context.report.Section(absl::StrFormat("QLinear K=%d, N=%d against %s", kInputs, kOutputs, peak.name));
   MeasureCase(context, {DType::kInt8, false}, peak);
   MeasureCase(context, {DType::kUInt8, true}, peak);

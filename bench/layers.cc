@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "cases.h"
 #include "clikart/clikart.h"
+#include "dot_limits.h"
 
 namespace clikart::bench {
 namespace {
@@ -40,16 +41,22 @@ std::shared_ptr<Linear> MakeLayer(int64_t inputs, int64_t outputs, DType dtype, 
   return layer;
 }
 
-struct Goals {
+// Which layers are measured, and against what.
+struct Kind {
+  DType x;
+  DType w;
+  std::optional<DotPeak> peak;  // of multiplying; without one that of fma
+
   std::optional<double> bandwidth;  // percent, at one row
   std::optional<double> flops;      // percent, at 256 rows
 };
 
-void MeasureType(const Context& context, DType dtype, const Goals& goals) {
-  const int64_t bytes = kInputs * kOutputs * static_cast<int64_t>(ir::SizeOf(dtype));
+void MeasureKind(const Context& context, const Kind& kind) {
+  const int64_t bytes = kInputs * kOutputs * static_cast<int64_t>(ir::SizeOf(kind.w));
   std::vector<std::shared_ptr<Linear>> layers;
   for (int64_t held = 0; held < kStreamBytes; held += bytes) {
-    layers.push_back(MakeLayer(kInputs, kOutputs, dtype, Activation::kNone));
+    layers.push_back(MakeLayer(kInputs, kOutputs, kind.w, Activation::kNone));
+    Must(layers.back()->Forward(Values({1, kInputs}, kind.x)));
   }
   for (const int threads : {1, context.max_threads}) {
     UseThreads(threads);
@@ -57,13 +64,14 @@ void MeasureType(const Context& context, DType dtype, const Goals& goals) {
       // Few rows are bound by reading the weight, many by multiplying.
       const bool streams = rows <= 4;
       const double work = streams ? static_cast<double>(bytes) : 2.0 * static_cast<double>(rows * kInputs * kOutputs);
-      const Tensor x = Values({rows, kInputs}, DType::kFloat32);
+      const Tensor x = Values({rows, kInputs}, kind.x);
       const std::vector<std::shared_ptr<Linear>> used(layers.begin(), rows <= 16 ? layers.end() : layers.begin() + 1);
       std::vector<double> rates, limits, shares;
       for (int i = 0; i < context.rounds; ++i) {
         // The limit before and after: both drift on a shared machine.
         const auto limit = [&] {
-          return streams ? context.limits.BytesPerSecond(threads) : context.limits.FlopsPerSecond(threads);
+          if (streams) return context.limits.BytesPerSecond(threads);
+          return kind.peak ? OpsPerSecond(*kind.peak, threads) : context.limits.FlopsPerSecond(threads);
         };
         const double before = limit();
         rates.push_back(work / Forwards(used, x, 1, threads));
@@ -71,14 +79,14 @@ void MeasureType(const Context& context, DType dtype, const Goals& goals) {
         shares.push_back(100 * rates.back() / limits.back());
       }
       Row row;
-      row.name =
-          absl::StrFormat("%s m=%d, %d thread%s", std::string(ir::Name(dtype)), rows, threads, threads == 1 ? "" : "s");
+      row.name = absl::StrFormat("%s m=%d, %d thread%s", std::string(ir::Name(kind.w)), rows, threads,
+                                 threads == 1 ? "" : "s");
       row.measured = Median(rates) * 1e-9;
       row.unit = streams ? "GB/s" : "GFLOP/s";
       row.limit = Median(limits) * 1e-9;
       row.ratio = Median(shares);
-      if (rows == 1) row.at_least = goals.bandwidth;
-      if (rows == 256) row.at_least = goals.flops;
+      if (rows == 1) row.at_least = kind.bandwidth;
+      if (rows == 256) row.at_least = kind.flops;
       context.report.Add(row);
     }
     if (threads == context.max_threads) break;
@@ -89,9 +97,16 @@ void MeasureType(const Context& context, DType dtype, const Goals& goals) {
 
 void MeasureThroughput(const Context& context) {
   context.report.Section(absl::StrFormat("Linear K=%d, N=%d, f32 inputs", kInputs, kOutputs));
-  MeasureType(context, DType::kFloat32, {.bandwidth = 85, .flops = 85});
-  MeasureType(context, DType::kBFloat16, {.bandwidth = 80, .flops = {}});
-  MeasureType(context, DType::kFloat16, {});
+  constexpr DType kWide = DType::kFloat32;
+  MeasureKind(context, {.x = kWide, .w = kWide, .peak = {}, .bandwidth = 85, .flops = 85});
+  MeasureKind(context, {.x = kWide, .w = DType::kBFloat16, .peak = {}, .bandwidth = 80, .flops = {}});
+  MeasureKind(context, {.x = kWide, .w = DType::kFloat16, .peak = {}, .bandwidth = {}, .flops = {}});
+
+  const std::optional<DotPeak> dot = Bf16PeakOf(UsedTarget());
+  if (!dot.has_value()) return;
+  context.report.Section(absl::StrFormat("Linear K=%d, N=%d, bf16 inputs against %s", kInputs, kOutputs, dot->name));
+  constexpr DType kHalf = DType::kBFloat16;
+  MeasureKind(context, {.x = kHalf, .w = kHalf, .peak = dot, .bandwidth = 80, .flops = 85});
 }
 
 void MeasureDepthwise(const Context& context) {

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "clikart/clikart.h"
+#include "clikart/codegen/target.h"
 #include "limits.h"
 
 namespace clikart::bench {
@@ -27,6 +28,13 @@ T Must(absl::StatusOr<T> value) {
     std::exit(1);
   }
   return *std::move(value);
+}
+
+// This machine as the runtime has it: CLIKART_MAX_ISA caps what both use.
+inline codegen::Target UsedTarget() {
+  const char* const cap = std::getenv("CLIKART_MAX_ISA");
+  const codegen::IsaLevel level = cap == nullptr ? codegen::kWidestIsa : Must(codegen::ParseIsaLevel(cap));
+  return codegen::Detect(codegen::CpuidRecord::Host(level), level);
 }
 
 inline void UseThreads(int threads) {

@@ -7,6 +7,7 @@
 
 #include "cases.h"
 #include "clikart/codegen/target.h"
+#include "layers.h"
 
 namespace clikart::bench {
 namespace {
@@ -57,8 +58,7 @@ int Main(int argc, char** argv) {
   if (chosen.empty()) {
     for (const Subject& subject : kSubjects) chosen.push_back(&subject);
   }
-  constexpr codegen::IsaLevel kFmaIsa = codegen::IsaLevel::kAvx512;
-  const codegen::Target target = codegen::Detect(codegen::CpuidRecord::Host(kFmaIsa), kFmaIsa);
+  const codegen::Target target = UsedTarget();
   if (!target.Has(codegen::Feature::kAvx2)) {
     std::fprintf(stderr,
                  "clikart-bench: the limits are measured with AVX2 and FMA, which this machine does not offer\n");
