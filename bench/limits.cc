@@ -19,25 +19,23 @@ constexpr int64_t kFmaLoops = 4'000'000;
 constexpr int kFmasPerLoop = 24;
 
 // Twelve chains hide the latency of any CPU that has the instruction; the values stay zero.
-#define FMA(bits, i) "vfmadd231ps %%" bits "mm12, %%" bits "mm12, %%" bits "mm" #i "\n\t"
-#define FMAS(bits)                                                                                                     \
-  FMA(bits, 0)                                                                                                         \
-  FMA(bits, 1) FMA(bits, 2) FMA(bits, 3) FMA(bits, 4) FMA(bits, 5) FMA(bits, 6) FMA(bits, 7) FMA(bits, 8) FMA(bits, 9) \
-      FMA(bits, 10) FMA(bits, 11)
+#define FMA256(i) "vfmadd231ps %%ymm12, %%ymm12, %%ymm" #i "\n\t"
+#define FMA512(i) "vfmadd231ps %%zmm12, %%zmm12, %%zmm" #i "\n\t"
 #define CLEAR(i) "vxorps %%xmm" #i ", %%xmm" #i ", %%xmm" #i "\n\t"
-#define RUN_FMAS(bits, loops)                                                                                          \
-  __asm__ volatile(CLEAR(0) CLEAR(1) CLEAR(2) CLEAR(3) CLEAR(4) CLEAR(5) CLEAR(6) CLEAR(7) CLEAR(8) CLEAR(9) CLEAR(10) \
-                       CLEAR(11) CLEAR(12) "1:\n\t" FMAS(bits) FMAS(bits) "dec %0\n\t jnz 1b\n\t vzeroupper"           \
+#define TWELVE(step) step(0) step(1) step(2) step(3) step(4) step(5) step(6) step(7) step(8) step(9) step(10) step(11)
+#define RUN_FMAS(fma)                                                                                                  \
+  __asm__ volatile(TWELVE(CLEAR) CLEAR(12) "1:\n\t" TWELVE(fma) TWELVE(fma) "dec %0\n\t jnz 1b\n\t vzeroupper"         \
                    : "+r"(loops)                                                                                       \
                    :                                                                                                   \
                    : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", \
                      "xmm12", "cc")
-void RunFmas256(int64_t loops) { RUN_FMAS("y", loops); }
-void RunFmas512(int64_t loops) { RUN_FMAS("z", loops); }
+void RunFmas256(int64_t loops) { RUN_FMAS(FMA256); }
+void RunFmas512(int64_t loops) { RUN_FMAS(FMA512); }
 #undef RUN_FMAS
+#undef TWELVE
 #undef CLEAR
-#undef FMAS
-#undef FMA
+#undef FMA512
+#undef FMA256
 
 #define READ(r)                                                             \
   "vmovups (" r "), %%ymm0\n\t vmovups 32(" r "), %%ymm1\n\t vmovups 64(" r \

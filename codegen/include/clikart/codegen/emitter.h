@@ -21,8 +21,8 @@ enum class RejectReason : uint8_t {
   kDataType,
   kProduct,  // the spec asks for an instruction that the emitter does not multiply with
   kCodeTooLarge,
-  kNoLlvm,           // the shared object of the LLVM emitter was not found, or is not of this build
-  kLlvmFailed,       // LLVM compiled the kernel to something that cannot be used
+  kNoLlvm,            // the shared object of the LLVM emitter was not found, or is not of this build
+  kLlvmFailed,        // LLVM compiled the kernel to something that cannot be used
   kExecutableMemory,  // the system refuses executable memory
   kDisabled,          // CLIKART_EMITTER says otherwise
 };
