@@ -28,4 +28,7 @@ void MeasureEmission(const Context& context);
 // A kernel from an emitter, from disk and from memory.
 void MeasureCache(const Context& context);
 
+// The LLVM emitter: time to compile, and its kernels beside the fast path's.
+void MeasureLlvm(const Context& context);
+
 }  // namespace clikart::bench

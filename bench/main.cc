@@ -18,9 +18,10 @@ struct Subject {
 };
 
 constexpr Subject kSubjects[] = {
-    {"throughput", &MeasureThroughput}, {"integer", &MeasureInteger},       {"depthwise", &MeasureDepthwise},
-    {"epilogues", &MeasureEpilogues},   {"overhead", &MeasureCallOverhead}, {"emission", &MeasureEmission},
-    {"cache", &MeasureCache},
+    {"throughput", &MeasureThroughput}, {"integer", &MeasureInteger},
+    {"depthwise", &MeasureDepthwise},   {"epilogues", &MeasureEpilogues},
+    {"overhead", &MeasureCallOverhead}, {"emission", &MeasureEmission},
+    {"cache", &MeasureCache},           {"llvm", &MeasureLlvm},
 };
 
 int Usage(const char* complaint) {

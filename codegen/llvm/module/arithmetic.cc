@@ -11,8 +11,13 @@ constexpr int kFmaLanes = 4;  // of the function for emulated ones
 
 }  // namespace
 
+Value* KernelBuilder::FmaInPlace(Value* a, Value* b, Value* c) {
+  if (!isa_.fma) return EmulatedFma(a, b, c);
+  return CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c});
+}
+
 Value* KernelBuilder::Fma(Value* a, Value* b, Value* c) {
-  if (isa_.fma) return CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c});
+  if (isa_.fma) return FmaInPlace(a, b, c);
   const Values as = Split(a, kFmaLanes), bs = Split(b, kFmaLanes), cs = Split(c, kFmaLanes);
   Values results;
   for (size_t i = 0; i < as.size(); ++i) results.push_back(CreateCall(FmaFunction(), {as[i], bs[i], cs[i]}));

@@ -17,10 +17,11 @@ struct Packing {
 Values LoadPacked(KernelBuilder& build, const Packing& weights, Value* from);
 Values Decode(KernelBuilder& build, const Packing& weights, const Values& packed, int k);
 
-void BuildMicro(KernelBuilder& build, int rows, int panels, const Packing& weights);
-// For CPUs without fma: the function that multiplies any register tile, and an entry that calls it.
-llvm::Function* BuildUnfusedSteps(KernelBuilder& build, const std::string& name, const Packing& weights);
-void BuildUnfusedMicro(KernelBuilder& build, llvm::Function* steps, int rows, int panels);
+// A function that multiplies any shape of tile, and a call of it for the k steps from `first` on.
+llvm::Function* BuildAnyTile(KernelBuilder& build, const std::string& name, const Packing& weights);
+void CallAnyTile(KernelBuilder& build, llvm::Function* any_tile, int rows, int panels, Value* first);
+// `any_tile` is for the same weights.
+void BuildMicro(KernelBuilder& build, int rows, int panels, const Packing& weights, llvm::Function* any_tile);
 void BuildStage(KernelBuilder& build, ir::DType x, ir::Access access);
 void BuildWiden(KernelBuilder& build, const Packing& weights);
 // `lanes` of each panel, 1 to 16.

@@ -77,8 +77,8 @@ class KernelBuilder : public llvm::IRBuilder<> {
 
   // a * b + c with one rounding, on every instruction set.
   Value* Fma(Value* a, Value* b, Value* c);
-  // The same without the instruction, in place: some forty instructions for four lanes.
-  Value* EmulatedFma(Value* a, Value* b, Value* c);
+  // The same, never by a call.
+  Value* FmaInPlace(Value* a, Value* b, Value* c);
   // Round to nearest even; 0x80000000 where the integer does not fit.
   Value* ToInt(Value* value);
   // `vector` cut into pieces of `count` lanes, and put together again.
@@ -88,6 +88,8 @@ class KernelBuilder : public llvm::IRBuilder<> {
  private:
   Value* HalfToFloat(Value* bits);
   Value* FloatToHalf(Value* value);
+  // Some forty instructions for four lanes.
+  Value* EmulatedFma(Value* a, Value* b, Value* c);
   // A function of its own: below FMA the code of one would fill a page at each use.
   llvm::Function* FmaFunction();
   llvm::Function* Begin(const std::string& name, llvm::ArrayRef<llvm::Type*> arguments,

@@ -13,15 +13,17 @@ namespace {
 constexpr int kRowsPerPointer = 3;
 constexpr int kLine = 64;
 constexpr int kUnrolledRows = 5;  // at least so many
+constexpr int kUnroll = 2;        // k steps of a turn of theirs
 
 // One entry under way. The values of its loops are the k steps left, the pointers, then the accumulators.
 class Micro {
  public:
-  Micro(KernelBuilder& build, int rows, int panels, const Packing& weights)
+  Micro(KernelBuilder& build, int rows, int panels, const Packing& weights, llvm::Function* any_tile)
       : build_(build),
         rows_(rows),
         panels_(panels),
         weights_(weights),
+        any_tile_(any_tile),
         vectors_(static_cast<int>(ir::kPanelLanes) / build.lanes()),
         row_pointers_((rows + kRowsPerPointer - 1) / kRowsPerPointer) {}
 
@@ -40,13 +42,15 @@ class Micro {
     state.insert(state.end(), accumulators.begin(), accumulators.end());
     // Compiling takes time in proportion to the code: only register tiles that many rows spend their time in are
     // unrolled beyond what a packed step asks for.
-    const int unroll = rows_ >= kUnrolledRows ? kMicroUnroll : weights_.interleave;
-    state = Repeat(state, unroll, true);
-    if (unroll > weights_.interleave) state = Repeat(state, weights_.interleave, false);
-    if (weights_.interleave > 1) {
-      state = build_.When(build_.IsPositive(state[kLeft]), state, [&](const Values& now) { return Steps(now, 1); });
-    }
+    const int unroll = rows_ >= kUnrolledRows ? std::max(kUnroll, weights_.interleave) : weights_.interleave;
+    state = Repeat(state, unroll);
     EachPlace([&](Value* place, int i) { build_.StoreVector(state[first_accumulator() + i], place); });
+    if (unroll == 1) return;
+    build_.When(build_.IsPositive(state[kLeft]), {}, [&](const Values&) {
+      Value* const depth = build_.IntArgument(offsetof(MicroArgs, depth));
+      CallAnyTile(build_, any_tile_, rows_, panels_, build_.CreateSub(depth, state[kLeft]));
+      return Values{};
+    });
   }
 
  private:
@@ -88,12 +92,12 @@ class Micro {
   }
 
   // Turns of `steps` k while there are as many.
-  Values Repeat(const Values& start, int steps, bool prefetches) {
+  Values Repeat(const Values& start, int steps) {
     Value* const turn = build_.getInt64(steps);
     return build_.When(build_.CreateICmpSGE(start[kLeft], turn), start, [&](const Values& first) {
       return build_.Loop("steps", first, [&](const Values& now) {
         Values next = Steps(now, steps);
-        if (prefetches) next[kAhead] = Prefetch(now[kAhead], steps);
+        next[kAhead] = Prefetch(now[kAhead], steps);
         return KernelBuilder::Turn{next, build_.CreateICmpSGE(next[kLeft], turn)};
       });
     });
@@ -101,20 +105,20 @@ class Micro {
 
   Values Steps(const Values& now, int steps) {
     Values next = now;
-    for (int k = 0; k < steps; k += weights_.interleave) PackedStep(now, k, std::min(weights_.interleave, steps), next);
+    for (int k = 0; k < steps; k += weights_.interleave) PackedStep(now, k, next);
     next[kLeft] = build_.CreateSub(now[kLeft], build_.getInt64(steps));
     next[kB] = build_.At(now[kB], steps * weights_.DepthBytes());
     for (int i = 0; i < row_pointers_; ++i) next[kA + i] = build_.At(now[kA + i], steps * int64_t{sizeof(float)});
     return next;
   }
 
-  // The first `count` k of a packed step, one after the other: each accumulator is one chain.
-  void PackedStep(const Values& now, int first, int count, Values& next) {
+  // The k of a packed step one after the other: each accumulator is one chain.
+  void PackedStep(const Values& now, int first, Values& next) {
     std::vector<Values> packed;
     for (int panel = 0; panel < panels_; ++panel) {
       packed.push_back(LoadPacked(build_, weights_, PanelAt(now[kB], panel, first * weights_.DepthBytes())));
     }
-    for (int k = 0; k < count; ++k) {
+    for (int k = 0; k < weights_.interleave; ++k) {
       Values inputs;
       for (int panel = 0; panel < panels_; ++panel) {
         const Values b = Decode(build_, weights_, packed[panel], k);
@@ -156,6 +160,7 @@ class Micro {
   const int rows_;
   const int panels_;
   const Packing weights_;
+  llvm::Function* const any_tile_;
   const int vectors_;  // of a panel's k step
   const int row_pointers_;
   Value* stride_ = nullptr;
@@ -164,8 +169,8 @@ class Micro {
 
 }  // namespace
 
-void BuildMicro(KernelBuilder& build, int rows, int panels, const Packing& weights) {
-  Micro(build, rows, panels, weights).Build();
+void BuildMicro(KernelBuilder& build, int rows, int panels, const Packing& weights, llvm::Function* any_tile) {
+  Micro(build, rows, panels, weights, any_tile).Build();
 }
 
 }  // namespace clikart::codegen::llvm_module

@@ -44,19 +44,21 @@ class Entries {
     for (const MicroKind& kind : kinds) {
       const bool is_packed = kind.form == WeightForm::kPacked;
       const Packing& weights = is_packed ? packed : widened;
-      if (build_.isa().fma) {
-        Entry(MicroEntry(kind), [&] { BuildMicro(build_, kind.rows, kind.panels, weights); });
-        continue;
-      }
-      llvm::Function*& steps = unfused_[is_packed];
-      if (steps == nullptr) steps = BuildUnfusedSteps(build_, is_packed ? "packed" : "widened", weights);
-      Entry(MicroEntry(kind), [&] { BuildUnfusedMicro(build_, steps, kind.rows, kind.panels); });
+      llvm::Function*& any_tile = any_tile_[is_packed];
+      if (any_tile == nullptr) any_tile = BuildAnyTile(build_, is_packed ? "packed" : "widened", weights);
+      Entry(MicroEntry(kind), [&] {
+        if (build_.isa().fma) {
+          BuildMicro(build_, kind.rows, kind.panels, weights, any_tile);
+        } else {
+          CallAnyTile(build_, any_tile, kind.rows, kind.panels, build_.getInt64(0));
+        }
+      });
     }
   }
 
   const ir::KernelSpec& spec_;
   KernelBuilder build_;
-  llvm::Function* unfused_[2] = {};  // for widened and for packed weights
+  llvm::Function* any_tile_[2] = {};  // for widened and for packed weights
 };
 
 // Answers why not, or nothing.

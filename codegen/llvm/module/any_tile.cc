@@ -1,5 +1,7 @@
-// Register kernels for CPUs without fma. An emulated one takes some forty instructions, beside which it does not
-// matter where accumulators live: they stay in memory, and one function serves every shape of register tile.
+// A function that multiplies a tile of any shape and keeps its accumulators in memory. Register kernels give it the
+// last steps of a depth that their loop does not divide, so that each of them is compiled with one loop alone. And on
+// CPUs without fma it does all the work: an emulated one takes some forty instructions, beside which it does not
+// matter where accumulators live.
 
 #include <cstddef>
 
@@ -14,11 +16,11 @@ using Turn = KernelBuilder::Turn;
 
 constexpr int64_t kFloat = sizeof(float);
 
-// Runs `body` for 0, `step`, ... below `end`.
-void Count(KernelBuilder& build, const char* name, Value* end, int64_t step, const std::function<void(Value*)>& body) {
-  Value* const zero = build.getInt64(0);
-  build.When(build.CreateICmpSLT(zero, end), {}, [&](const Values&) {
-    build.Loop(name, {zero}, [&](const Values& now) {
+// Runs `body` for `begin`, begin + `step`, ... below `end`.
+void Count(KernelBuilder& build, const char* name, Value* begin, Value* end, int64_t step,
+           const std::function<void(Value*)>& body) {
+  build.When(build.CreateICmpSLT(begin, end), {}, [&](const Values&) {
+    build.Loop(name, {begin}, [&](const Values& now) {
       body(now[0]);
       Value* const next = build.CreateAdd(now[0], build.getInt64(step));
       return Turn{{next}, build.CreateICmpSLT(next, end)};
@@ -29,10 +31,12 @@ void Count(KernelBuilder& build, const char* name, Value* end, int64_t step, con
 
 }  // namespace
 
-llvm::Function* BuildUnfusedSteps(KernelBuilder& build, const std::string& name, const Packing& weights) {
-  llvm::Function* const function = build.BeginShared(name, {build.getPtrTy(), build.getInt64Ty(), build.getInt64Ty()});
+llvm::Function* BuildAnyTile(KernelBuilder& build, const std::string& name, const Packing& weights) {
+  llvm::Type* const number = build.getInt64Ty();
+  llvm::Function* const function = build.BeginShared(name, {build.getPtrTy(), number, number, number});
   Value* const rows = function->getArg(1);
   Value* const panels = function->getArg(2);
+  Value* const begin = function->getArg(3);
   const int lanes = build.lanes();
   Value* const a = build.PointerArgument(offsetof(MicroArgs, a));
   Value* const a_stride = build.IntArgument(offsetof(MicroArgs, a_stride));
@@ -41,20 +45,21 @@ llvm::Function* BuildUnfusedSteps(KernelBuilder& build, const std::string& name,
   Value* const c = build.PointerArgument(offsetof(MicroArgs, c));
   Value* const c_stride = build.IntArgument(offsetof(MicroArgs, c_stride));
   Value* const depth = build.IntArgument(offsetof(MicroArgs, depth));
-  Value* const resume = build.IntArgument(offsetof(MicroArgs, resume));
+  Value* const resume = build.CreateOr(build.IntArgument(offsetof(MicroArgs, resume)), begin);
   Value* const row_bytes = build.CreateMul(rows, build.getInt64(kAccumulatorRow));
   llvm::Type* const floats = build.Floats(lanes);
   Value* const decoded = build.Scratch(build.Floats(static_cast<int>(ir::kPanelLanes) * weights.interleave));
 
-  Count(build, "panel", panels, 1, [&](Value* panel) {
+  Value* const zero = build.getInt64(0);
+  Count(build, "panel", zero, panels, 1, [&](Value* panel) {
     Value* const panel_c = build.At(c, build.CreateMul(panel, c_stride));
     build.When(build.CreateICmpEQ(resume, build.getInt64(0)), {}, [&](const Values&) {
-      Count(build, "fresh", row_bytes, lanes * kFloat,
+      Count(build, "fresh", zero, row_bytes, lanes * kFloat,
             [&](Value* at) { build.StoreVector(llvm::Constant::getNullValue(floats), build.At(panel_c, at)); });
       return Values{};
     });
     Value* const panel_b = build.At(b, build.CreateMul(panel, b_stride));
-    Count(build, "step", depth, weights.interleave, [&](Value* first) {
+    Count(build, "step", begin, depth, weights.interleave, [&](Value* first) {
       Value* const from = build.At(panel_b, build.CreateMul(first, build.getInt64(weights.DepthBytes())));
       const Values packed = LoadPacked(build, weights, from);
       for (int k = 0; k < weights.interleave; ++k) {
@@ -68,16 +73,16 @@ llvm::Function* BuildUnfusedSteps(KernelBuilder& build, const std::string& name,
       Value* const whole = build.getInt64(weights.interleave);
       Value* const count = build.CreateSelect(build.CreateICmpSLT(left, whole), left, whole);
       Value* const step_a = build.At(a, build.CreateMul(first, build.getInt64(kFloat)));
-      Count(build, "k", count, 1, [&](Value* k) {
+      Count(build, "k", zero, count, 1, [&](Value* k) {
         Value* const w = build.At(decoded, build.CreateMul(k, build.getInt64(ir::kPanelLanes * kFloat)));
         Value* const k_a = build.At(step_a, build.CreateMul(k, build.getInt64(kFloat)));
-        Count(build, "row", rows, 1, [&](Value* row) {
+        Count(build, "row", zero, rows, 1, [&](Value* row) {
           Value* const x = build.LoadSplat(build.At(k_a, build.CreateMul(row, a_stride)), lanes);
           Value* const row_c = build.At(panel_c, build.CreateMul(row, build.getInt64(kAccumulatorRow)));
           for (int64_t at = 0; at < kAccumulatorRow; at += lanes * kFloat) {
             Value* const place = build.At(row_c, at);
             Value* const sum = build.LoadVector(floats, place);
-            build.StoreVector(build.EmulatedFma(x, build.LoadVector(floats, build.At(w, at)), sum), place);
+            build.StoreVector(build.FmaInPlace(x, build.LoadVector(floats, build.At(w, at)), sum), place);
           }
         });
       });
@@ -87,8 +92,8 @@ llvm::Function* BuildUnfusedSteps(KernelBuilder& build, const std::string& name,
   return function;
 }
 
-void BuildUnfusedMicro(KernelBuilder& build, llvm::Function* steps, int rows, int panels) {
-  build.CreateCall(steps, {build.ArgumentStruct(), build.getInt64(rows), build.getInt64(panels)});
+void CallAnyTile(KernelBuilder& build, llvm::Function* any_tile, int rows, int panels, Value* first) {
+  build.CreateCall(any_tile, {build.ArgumentStruct(), build.getInt64(rows), build.getInt64(panels), first});
 }
 
 }  // namespace clikart::codegen::llvm_module
