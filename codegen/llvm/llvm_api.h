@@ -19,9 +19,9 @@ inline constexpr const char* kLlvmApiFunction = "clikart_llvm_api";
 // first number where the meaning of something changes and its size does not.
 constexpr uint64_t LlvmContract() {
   uint64_t hash = 1;
-  for (const uint64_t size :
-       {sizeof(MicroArgs), sizeof(StageArgs), sizeof(WidenArgs), sizeof(EpilogueArgs), sizeof(DepthwiseArgs),
-        sizeof(MicroKind), uint64_t{kMicroUnroll}, uint64_t{kDepthwiseRows}, uint64_t{kMaxEntries}}) {
+  for (const uint64_t size : {sizeof(MicroArgs), sizeof(StageArgs), sizeof(WidenArgs), sizeof(EpilogueArgs),
+                              sizeof(DepthwiseArgs), sizeof(MicroKind), sizeof(PanelTerms), sizeof(Requantization),
+                              uint64_t{kMicroUnroll}, uint64_t{kDepthwiseRows}, uint64_t{kMaxEntries}}) {
     hash = (hash ^ size) * 0x100000001b3;
   }
   return hash;
@@ -33,6 +33,7 @@ struct LlvmRequest {
   const char* spec;  // KernelSpec::ToString, with its length
   size_t spec_size;
   uint32_t features;  // bit i: Feature i
+  int32_t step;       // Schedule::step
   const MicroKind* micro_kinds;
   size_t micro_kind_count;
 };

@@ -66,8 +66,10 @@ class Llvm final : public Emitter {
 
 // Decided before the object is loaded: a process that only has other specs never pays for it.
 std::optional<Rejection> Refuse(const ir::KernelSpec& spec) {
+  if (spec.contraction == ir::Contraction::kInteger) return std::nullopt;
   if (spec.contraction != ir::Contraction::kFloat && spec.contraction != ir::Contraction::kDepthwise) {
-    return Rejection{RejectReason::kContractionKind, "quantized weights, and this emitter takes float weights"};
+    return Rejection{RejectReason::kContractionKind,
+                     "weight-only quantization, and this emitter takes float weights, and int8 ones with int8 inputs"};
   }
   for (const ir::DType dtype : {spec.x, spec.w, spec.y}) {
     if (!ir::IsFloat(dtype)) {
@@ -78,23 +80,29 @@ std::optional<Rejection> Refuse(const ir::KernelSpec& spec) {
   return std::nullopt;
 }
 
-// What code may be made of. Features beyond these would not change a float kernel: dot products and tiles round
-// differently, and conversions of FP16 are in F16C.
-constexpr Feature kUsed[] = {Feature::kSse42, Feature::kAvx2, Feature::kAvx512};
+// What code may be made of. More would not change a float kernel: dot products and tiles round differently, and
+// conversions of FP16 are in F16C. Sums of codes are exact, so integer kernels take the dot product of their width.
+Target UsedOf(const ir::KernelSpec& spec, const Target& target) {
+  Target used;
+  const auto use = [&](Feature feature) {
+    if (target.Has(feature)) used.features.Add(feature);
+  };
+  for (const Feature feature : {Feature::kSse42, Feature::kAvx2, Feature::kAvx512}) use(feature);
+  if (spec.contraction == ir::Contraction::kInteger) {
+    use(target.Has(Feature::kAvx512) ? Feature::kAvx512Vnni : Feature::kAvxVnni);
+  }
+  return used;
+}
 
 // Twelve chains of a register's lanes, as many as two fma units need. 16-bit weights have entries for their widened
 // form too: with half the panels their kernels compile in the same time, some 50 ms, and reach four fifths of that.
-RegisterTile TileOf(const ir::KernelSpec& spec, const Target& target) {
-  const bool wide = target.Has(Feature::kAvx512) && spec.w == ir::DType::kFloat32;
-  return {.rows = 6, .panels = wide ? 2 : 1};
-}
-
-Target UsedOf(const Target& target) {
-  Target used;
-  for (const Feature feature : kUsed) {
-    if (target.Has(feature)) used.features.Add(feature);
+RegisterTile TileOf(const ir::KernelSpec& spec, const Target& used) {
+  if (spec.contraction == ir::Contraction::kInteger) {
+    const bool dot = used.Has(Feature::kAvxVnni) || used.Has(Feature::kAvx512Vnni);
+    return {.rows = 6, .panels = 1, .depth = dot ? 4 : 2};
   }
-  return used;
+  const bool wide = used.Has(Feature::kAvx512) && spec.w == ir::DType::kFloat32;
+  return {.rows = 6, .panels = wide ? 2 : 1, .depth = 1};
 }
 
 uint32_t FeatureBits(const Target& target) {
@@ -111,7 +119,7 @@ std::variant<EmittedKernel, Rejection> Llvm::Emit(const ir::KernelSpec& spec, co
   const absl::StatusOr<const LlvmApi*>& api = LoadLlvm();
   if (!api.ok()) return Rejection{RejectReason::kNoLlvm, std::string(api.status().message())};
 
-  const Target used = UsedOf(target);
+  const Target used = UsedOf(spec, target);
   Answer answer;
   answer.kernel.spec = spec;
   answer.kernel.schedule = MakeSchedule(spec, TileOf(spec, used));
@@ -123,7 +131,9 @@ std::variant<EmittedKernel, Rejection> Llvm::Emit(const ir::KernelSpec& spec, co
   std::vector<MicroKind> kinds;
   if (!depthwise) kinds = MicroKinds(spec, answer.kernel.schedule);
   const std::string text = spec.ToString();
-  const LlvmRequest request{text.data(), text.size(), FeatureBits(used), kinds.data(), kinds.size()};
+  const LlvmRequest request{text.data(),       text.size(),
+                            FeatureBits(used), static_cast<int32_t>(answer.kernel.schedule.step),
+                            kinds.data(),      kinds.size()};
   const LlvmSink sink{&answer, &Answer::TakeEntry, &Answer::TakeCode, &Answer::TakeRefusal};
   (*api)->emit(&request, &sink);
   if (!answer.refusal.empty()) return Rejection{RejectReason::kLlvmFailed, std::move(answer.refusal)};

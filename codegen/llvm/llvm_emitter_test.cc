@@ -243,8 +243,9 @@ TEST(LlvmEmitterTest, TheSameKernelEveryTime) {
 
 TEST(LlvmEmitterTest, RejectsWhatItDoesNotServe) {
   KernelSpec quantized = Dense(32, 64);
-  quantized.contraction = ir::Contraction::kInteger;
-  quantized.x = quantized.w = DType::kInt8;
+  quantized.contraction = ir::Contraction::kWeightOnly;
+  quantized.w = DType::kUInt8;
+  quantized.scheme = ir::QuantScheme{};
   const auto answer = LlvmEmitter().Emit(quantized, TargetOf(IsaLevel::kAvx2));
   ASSERT_TRUE(std::holds_alternative<Rejection>(answer));
   EXPECT_EQ(std::get<Rejection>(answer).reason, RejectReason::kContractionKind);

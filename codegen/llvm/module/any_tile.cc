@@ -47,7 +47,9 @@ llvm::Function* BuildAnyTile(KernelBuilder& build, const std::string& name, cons
   Value* const depth = build.IntArgument(offsetof(MicroArgs, depth));
   Value* const resume = build.CreateOr(build.IntArgument(offsetof(MicroArgs, resume)), begin);
   Value* const row_bytes = build.CreateMul(rows, build.getInt64(kAccumulatorRow));
-  llvm::Type* const floats = build.Floats(lanes);
+  llvm::Type* const type = AccumulatorType(build, weights.multiply);
+  llvm::Type* const w_type =
+      weights.multiply == Multiply::kWords ? llvm::FixedVectorType::get(build.getInt16Ty(), 2 * lanes) : type;
   Value* const decoded = build.Scratch(build.Floats(static_cast<int>(ir::kPanelLanes) * weights.interleave));
 
   Value* const zero = build.getInt64(0);
@@ -55,12 +57,12 @@ llvm::Function* BuildAnyTile(KernelBuilder& build, const std::string& name, cons
     Value* const panel_c = build.At(c, build.CreateMul(panel, c_stride));
     build.When(build.CreateICmpEQ(resume, build.getInt64(0)), {}, [&](const Values&) {
       Count(build, "fresh", zero, row_bytes, lanes * kFloat,
-            [&](Value* at) { build.StoreVector(llvm::Constant::getNullValue(floats), build.At(panel_c, at)); });
+            [&](Value* at) { build.StoreVector(llvm::Constant::getNullValue(type), build.At(panel_c, at)); });
       return Values{};
     });
     Value* const panel_b = build.At(b, build.CreateMul(panel, b_stride));
     Count(build, "step", begin, depth, weights.interleave, [&](Value* first) {
-      Value* const from = build.At(panel_b, build.CreateMul(first, build.getInt64(weights.DepthBytes())));
+      Value* const from = build.At(panel_b, build.CreateMul(first, build.getInt64(weights.StepBytes())));
       const Values packed = LoadPacked(build, weights, from);
       for (int k = 0; k < weights.interleave; ++k) {
         const Values vectors = Decode(build, weights, packed, k);
@@ -77,12 +79,13 @@ llvm::Function* BuildAnyTile(KernelBuilder& build, const std::string& name, cons
         Value* const w = build.At(decoded, build.CreateMul(k, build.getInt64(ir::kPanelLanes * kFloat)));
         Value* const k_a = build.At(step_a, build.CreateMul(k, build.getInt64(kFloat)));
         Count(build, "row", zero, rows, 1, [&](Value* row) {
-          Value* const x = build.LoadSplat(build.At(k_a, build.CreateMul(row, a_stride)), lanes);
+          Value* const x = LoadInput(build, weights.multiply, build.At(k_a, build.CreateMul(row, a_stride)));
           Value* const row_c = build.At(panel_c, build.CreateMul(row, build.getInt64(kAccumulatorRow)));
           for (int64_t at = 0; at < kAccumulatorRow; at += lanes * kFloat) {
             Value* const place = build.At(row_c, at);
-            Value* const sum = build.LoadVector(floats, place);
-            build.StoreVector(build.FmaInPlace(x, build.LoadVector(floats, build.At(w, at)), sum), place);
+            Value* const sum = build.LoadVector(type, place);
+            Value* const step_w = build.LoadVector(w_type, build.At(w, at));
+            build.StoreVector(MultiplyAdd(build, weights.multiply, x, step_w, sum, true), place);
           }
         });
       });

@@ -36,7 +36,7 @@ void BuildDepthwise(KernelBuilder& build, ir::DType x, ir::DType weights, int la
       }
     }
     next[0] = build.At(now[0], kDepthwiseRows * kAddress);
-    next[1] = build.At(now[1], packing.DepthBytes());
+    next[1] = build.At(now[1], packing.StepBytes());
     return next;
   };
 

@@ -34,10 +34,6 @@ Value* KernelBuilder::LoadFirst(DType dtype, Value* from, int count, int width) 
   return Widen(dtype, elements);
 }
 
-Value* KernelBuilder::LoadSplat(Value* from, int count) {
-  return CreateVectorSplat(count, CreateAlignedLoad(getFloatTy(), from, llvm::Align(1)));
-}
-
 Value* KernelBuilder::Widen(DType dtype, Value* elements) {
   const int count = LanesOf(elements);
   switch (dtype) {

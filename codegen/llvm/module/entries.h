@@ -6,22 +6,40 @@
 
 namespace clikart::codegen::llvm_module {
 
-// How weights lie in a packed step (ir/panel_layout.h).
-struct Packing {
-  ir::DType dtype = ir::DType::kFloat32;
-  int interleave = 1;
-  int64_t DepthBytes() const;  // of one k
+// What a lane does with four bytes of x and of a weight.
+enum class Multiply : uint8_t {
+  kFma,    // f32
+  kWords,  // two 16-bit codes each, summed in int32
+  kDot,    // four 8-bit codes each: vpdpbusd
 };
 
-// A packed step at `from` as it lies, and one of its k as f32 vectors.
+// How weights lie in a packed step (ir/panel_layout.h). A step is what is multiplied at once.
+struct Packing {
+  ir::DType dtype = ir::DType::kFloat32;  // of 32 bits: ready to be multiplied
+  int interleave = 1;                     // steps in a packed step
+  int step = 1;                           // elements of k in a step
+  Multiply multiply = Multiply::kFma;
+  int64_t StepBytes() const;
+};
+
+// A packed step at `from` as it lies, and one of its steps as it is multiplied.
 Values LoadPacked(KernelBuilder& build, const Packing& weights, Value* from);
-Values Decode(KernelBuilder& build, const Packing& weights, const Values& packed, int k);
+Values Decode(KernelBuilder& build, const Packing& weights, const Values& packed, int step);
+
+// f32 or int32.
+llvm::Type* AccumulatorType(KernelBuilder& build, Multiply multiply);
+// A step of a staged row, in every lane.
+Value* LoadInput(KernelBuilder& build, Multiply multiply, Value* from);
+// sum + x * w. An emulated fma may be a call, where it is not `in_place`.
+Value* MultiplyAdd(KernelBuilder& build, Multiply multiply, Value* x, Value* w, Value* sum, bool in_place);
 
 // A function that multiplies any shape of tile, and a call of it for the k steps from `first` on.
 llvm::Function* BuildAnyTile(KernelBuilder& build, const std::string& name, const Packing& weights);
 void CallAnyTile(KernelBuilder& build, llvm::Function* any_tile, int rows, int panels, Value* first);
 // `any_tile` is for the same weights.
 void BuildMicro(KernelBuilder& build, int rows, int panels, const Packing& weights, llvm::Function* any_tile);
+// Codes become unsigned: int8 ones are moved up by 128.
+void BuildStageCodes(KernelBuilder& build, ir::DType x, Multiply multiply);
 void BuildStage(KernelBuilder& build, ir::DType x, ir::Access access);
 void BuildWiden(KernelBuilder& build, const Packing& weights);
 // `lanes` of each panel, 1 to 16.

@@ -19,6 +19,8 @@ Isa IsaOf(uint32_t features) {
     isa.lanes = 16;
     isa.masks = true;
   }
+  if (has(Feature::kAvxVnni)) isa.features += ",+avxvnni";
+  if (has(Feature::kAvx512Vnni)) isa.features += ",+avx512vnni";
   return isa;
 }
 

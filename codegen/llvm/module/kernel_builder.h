@@ -65,7 +65,6 @@ class KernelBuilder : public llvm::IRBuilder<> {
   Value* LoadWidened(ir::DType dtype, Value* from, int count);
   // The first `count` of `width` elements as f32, the others unspecified.
   Value* LoadFirst(ir::DType dtype, Value* from, int count, int width);
-  Value* LoadSplat(Value* from, int count);
   // Elements that lie as integers of their own size: as f32.
   Value* Widen(ir::DType dtype, Value* elements);
   // f32 lanes rounded once, as integers of the element's size (f32 stays).

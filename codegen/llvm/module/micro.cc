@@ -30,13 +30,13 @@ class Micro {
   void Build() {
     stride_ = build_.IntArgument(offsetof(MicroArgs, a_stride));
     b_stride_ = build_.IntArgument(offsetof(MicroArgs, b_stride));
-    llvm::Type* const floats = build_.Floats(build_.lanes());
-    const Values fresh(rows_ * panels_ * vectors_, llvm::Constant::getNullValue(floats));
+    llvm::Type* const type = AccumulatorType(build_, weights_.multiply);
+    const Values fresh(rows_ * panels_ * vectors_, llvm::Constant::getNullValue(type));
     Value* const resumes = build_.IsPositive(build_.IntArgument(offsetof(MicroArgs, resume)));
     Values state = Pointers();
     const Values accumulators = build_.When(resumes, fresh, [&](const Values&) {
       Values held;
-      EachPlace([&](Value* place, int) { held.push_back(build_.LoadVector(floats, place)); });
+      EachPlace([&](Value* place, int) { held.push_back(build_.LoadVector(type, place)); });
       return held;
     });
     state.insert(state.end(), accumulators.begin(), accumulators.end());
@@ -107,7 +107,7 @@ class Micro {
     Values next = now;
     for (int k = 0; k < steps; k += weights_.interleave) PackedStep(now, k, next);
     next[kLeft] = build_.CreateSub(now[kLeft], build_.getInt64(steps));
-    next[kB] = build_.At(now[kB], steps * weights_.DepthBytes());
+    next[kB] = build_.At(now[kB], steps * weights_.StepBytes());
     for (int i = 0; i < row_pointers_; ++i) next[kA + i] = build_.At(now[kA + i], steps * int64_t{sizeof(float)});
     return next;
   }
@@ -116,17 +116,17 @@ class Micro {
   void PackedStep(const Values& now, int first, Values& next) {
     std::vector<Values> packed;
     for (int panel = 0; panel < panels_; ++panel) {
-      packed.push_back(LoadPacked(build_, weights_, PanelAt(now[kB], panel, first * weights_.DepthBytes())));
+      packed.push_back(LoadPacked(build_, weights_, PanelAt(now[kB], panel, first * weights_.StepBytes())));
     }
     for (int k = 0; k < weights_.interleave; ++k) {
       Values inputs;
       for (int panel = 0; panel < panels_; ++panel) {
         const Values b = Decode(build_, weights_, packed[panel], k);
         for (int row = 0; row < rows_; ++row) {
-          if (panel == 0) inputs.push_back(build_.LoadSplat(InputAt(now, row, first + k), build_.lanes()));
+          if (panel == 0) inputs.push_back(LoadInput(build_, weights_.multiply, InputAt(now, row, first + k)));
           for (int vector = 0; vector < vectors_; ++vector) {
             Value*& sum = next[first_accumulator() + (panel * rows_ + row) * vectors_ + vector];
-            sum = build_.Fma(inputs[row], b[vector], sum);
+            sum = MultiplyAdd(build_, weights_.multiply, inputs[row], b[vector], sum, false);
           }
         }
       }
@@ -146,7 +146,7 @@ class Micro {
     Value* const every_level = build_.getInt32(3);
     Value* const data = build_.getInt32(1);
     for (int panel = 0; panel < panels_; ++panel) {
-      for (int64_t bytes = 0; bytes < steps * weights_.DepthBytes(); bytes += kLine) {
+      for (int64_t bytes = 0; bytes < steps * weights_.StepBytes(); bytes += kLine) {
         Value* const place = PanelAt(ahead, panel, bytes);
         build_.CreateIntrinsic(llvm::Intrinsic::prefetch, {build_.getPtrTy()}, {place, read, every_level, data});
       }

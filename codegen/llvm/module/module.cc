@@ -1,5 +1,6 @@
 // The shared object's one exported function: a request in, a kernel's bytes out.
 
+#include <algorithm>
 #include <span>
 #include <string>
 
@@ -16,7 +17,9 @@ namespace {
 // Builds entries of one kernel.
 class Entries {
  public:
-  Entries(llvm::Module& module, const ir::KernelSpec& spec, const Isa& isa) : spec_(spec), build_(module, isa) {}
+  // `step`: elements of k that are multiplied at once.
+  Entries(llvm::Module& module, const ir::KernelSpec& spec, int step, const Isa& isa)
+      : spec_(spec), step_(step), build_(module, isa) {}
 
   void Build(std::span<const MicroKind> kinds) {
     Entry(kEpilogueEntry, [&] { BuildEpilogue(build_, spec_); });
@@ -38,16 +41,27 @@ class Entries {
   }
 
   void BuildForPanels(std::span<const MicroKind> kinds) {
-    Entry(kStageEntry, [&] { BuildStage(build_, spec_.x, spec_.access); });
-    const Packing packed{spec_.w, ir::LayoutOf(spec_).interleave}, widened{};
-    if (spec_.w != ir::DType::kFloat32) Entry(kWidenEntry, [&] { BuildWiden(build_, packed); });
+    const Multiply multiply = step_ == 4 ? Multiply::kDot : step_ == 2 ? Multiply::kWords : Multiply::kFma;
+    Entry(kStageEntry, [&] {
+      multiply == Multiply::kFma ? BuildStage(build_, spec_.x, spec_.access)
+                                 : BuildStageCodes(build_, spec_.x, multiply);
+    });
+    const Packing packed{.dtype = spec_.w,
+                         .interleave = std::max(1, ir::LayoutOf(spec_).interleave / step_),
+                         .step = step_,
+                         .multiply = multiply};
+    const Packing widened{.multiply = multiply};
+    if (std::any_of(kinds.begin(), kinds.end(),
+                    [](const MicroKind& kind) { return kind.form == WeightForm::kWidened; })) {
+      Entry(kWidenEntry, [&] { BuildWiden(build_, packed); });
+    }
     for (const MicroKind& kind : kinds) {
       const bool is_packed = kind.form == WeightForm::kPacked;
       const Packing& weights = is_packed ? packed : widened;
       llvm::Function*& any_tile = any_tile_[is_packed];
       if (any_tile == nullptr) any_tile = BuildAnyTile(build_, is_packed ? "packed" : "widened", weights);
       Entry(MicroEntry(kind), [&] {
-        if (build_.isa().fma) {
+        if (build_.lanes() > 4) {
           BuildMicro(build_, kind.rows, kind.panels, weights, any_tile);
         } else {
           CallAnyTile(build_, any_tile, kind.rows, kind.panels, build_.getInt64(0));
@@ -57,6 +71,7 @@ class Entries {
   }
 
   const ir::KernelSpec& spec_;
+  const int step_;
   KernelBuilder build_;
   llvm::Function* any_tile_[2] = {};  // for widened and for packed weights
 };
@@ -71,7 +86,7 @@ std::string Emit(const LlvmRequest& request, const LlvmSink& sink) {
   llvm::Module module("kernel", context);
   module.setTargetTriple(machine->getTargetTriple().str());
   module.setDataLayout(machine->createDataLayout());
-  Entries(module, *spec, isa).Build({request.micro_kinds, request.micro_kind_count});
+  Entries(module, *spec, request.step, isa).Build({request.micro_kinds, request.micro_kind_count});
 
   llvm::Expected<Image> image = Compile(module, *machine);
   if (!image) return llvm::toString(image.takeError());

@@ -36,38 +36,6 @@ void CopyRow(KernelBuilder& build, Value* to, Value* count, int64_t element,
 
 }  // namespace
 
-int64_t Packing::DepthBytes() const { return ir::kPanelLanes * static_cast<int64_t>(ir::SizeOf(dtype)); }
-
-Values LoadPacked(KernelBuilder& build, const Packing& weights, Value* from) {
-  const int lanes = build.lanes();
-  // A lane of a packed step is one element, or as many as make four bytes.
-  llvm::Type* const type = weights.interleave == 1 ? build.Elements(weights.dtype, lanes) : build.Ints(lanes);
-  Values vectors;
-  for (int lane = 0; lane < ir::kPanelLanes; lane += lanes) {
-    vectors.push_back(build.LoadVector(type, build.At(from, Bytes(weights.dtype, lane * weights.interleave))));
-  }
-  return vectors;
-}
-
-Values Decode(KernelBuilder& build, const Packing& weights, const Values& packed, int k) {
-  Values decoded;
-  for (Value* const vector : packed) {
-    if (weights.interleave == 1) {
-      decoded.push_back(build.Widen(weights.dtype, vector));
-      continue;
-    }
-    const int lanes = KernelBuilder::LanesOf(vector);
-    if (weights.dtype == ir::DType::kBFloat16) {
-      Value* const high = k == 0 ? build.CreateShl(vector, 16) : build.CreateAnd(vector, build.Bits(0xffff0000, lanes));
-      decoded.push_back(build.CreateBitCast(high, build.Floats(lanes)));
-    } else {
-      Value* const low = k == 0 ? vector : build.CreateLShr(vector, 16);
-      decoded.push_back(build.Widen(weights.dtype, build.CreateTrunc(low, build.Elements(weights.dtype, lanes))));
-    }
-  }
-  return decoded;
-}
-
 void BuildWiden(KernelBuilder& build, const Packing& weights) {
   Value* const from = build.PointerArgument(offsetof(WidenArgs, panel));
   Value* const to = build.PointerArgument(offsetof(WidenArgs, out));
@@ -81,7 +49,7 @@ void BuildWiden(KernelBuilder& build, const Packing& weights) {
         build.StoreVector(vectors[i], build.At(now[1], at));
       }
     }
-    return Values{build.At(now[0], count * weights.DepthBytes()), build.At(now[1], count * kAccumulatorRow),
+    return Values{build.At(now[0], count * weights.StepBytes()), build.At(now[1], count * kAccumulatorRow),
                   build.CreateSub(now[2], build.getInt64(count))};
   };
   Value* const whole = build.getInt64(weights.interleave);
