@@ -4,11 +4,11 @@
 
 namespace clikart::cache {
 
-std::string Key::FileName() const {
+std::string Key::Name() const {
   // No field holds a line break (see Validate), so different keys are different texts.
   std::string text = "clikart-kernel\n";
   for (const std::string* field : {&signature, &features, &emitter, &build}) text.append(*field).append("\n");
-  return Hex(Sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()})) + ".o";
+  return Hex(Sha256({reinterpret_cast<const uint8_t*>(text.data()), text.size()}));
 }
 
 }  // namespace clikart::cache

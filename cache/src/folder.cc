@@ -14,6 +14,8 @@ namespace {
 constexpr int64_t kTouchSeconds = 3600;
 // A writer that needs longer than this is not coming back.
 constexpr int64_t kDeadWriterSeconds = 600;
+// Processes whose records are kept.
+constexpr size_t kProcesses = 256;
 
 FolderOptions Tidy(FolderOptions options) {
   // A slash at the end would let a symbolic link be followed.
@@ -101,6 +103,7 @@ absl::StatusOr<int64_t> Folder::PruneFrom(int64_t limit, int64_t target) const {
     }
   });
   if (!status.ok()) return status;
+  (void)ForgetUsageBut(kProcesses);
   if (bytes <= limit) return 0;
   std::sort(files.begin(), files.end(), [](const FileInfo& a, const FileInfo& b) {
     return std::pair(a.last_use, a.name) < std::pair(b.last_use, b.name);

@@ -248,5 +248,39 @@ TEST_F(FolderTest, WhatDeadWritersLeftIsSwept) {
   EXPECT_TRUE(fs::exists(other));
 }
 
+TEST_F(FolderTest, ProcessesRecordWhatTheyDid) {
+  EXPECT_EQ(folder_.ReadUsage().status().code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(folder_.Record({}, "p0").ok());
+  EXPECT_FALSE(fs::exists(path()));
+  const std::string a = one_.key.Name(), b = two_.key.Name();
+  ASSERT_TRUE(folder_.Record({.hits = {{a, 2}}, .rejections = {{"data_type", {1, "xbyak rejects\nit"}}}}, "p1").ok());
+  ASSERT_TRUE(folder_.Record({.hits = {{a, 3}, {b, 1}}, .rejections = {}}, "p1").ok());
+  ASSERT_TRUE(folder_.Record({.hits = {}, .rejections = {{"data_type", {4, "another"}}}}, "p2").ok());
+  std::ofstream(files() / "use/p2", std::ios::app) << "hit x -1\nnonsense\n\nhit " << a << " 7";  // half a line
+  ASSERT_EQ(mkfifo((files() / "use/fifo").c_str(), 0600), 0);
+  int64_t processes = 0;
+  const Usage usage = *folder_.ReadUsage(&processes);
+  EXPECT_EQ(processes, 2);
+  EXPECT_EQ(usage.hits, (std::map<std::string, int64_t>{{a, 5}, {b, 1}}));
+  ASSERT_EQ(usage.rejections.size(), 1u);
+  EXPECT_EQ(usage.rejections.at("data_type").count, 5);
+  EXPECT_THAT(usage.rejections.at("data_type").example, ::testing::AnyOf("xbyak rejects it", "another"));
+  ASSERT_TRUE(folder_.ForgetUsage().ok());
+  EXPECT_TRUE(folder_.ReadUsage()->empty());
+}
+
+TEST_F(FolderTest, OldRecordsGo) {
+  Save(one_);
+  for (int i = 0; i < 260; ++i) {
+    const std::string process = "p" + std::to_string(i);
+    ASSERT_TRUE(folder_.Record({.hits = {{"k", 1}}, .rejections = {}}, process).ok());
+    SetAge(files() / "use" / process, i);
+  }
+  ASSERT_TRUE(folder_.Prune(1 << 20).ok());
+  EXPECT_EQ(folder_.ReadUsage()->hits.at("k"), 256);
+  EXPECT_TRUE(fs::exists(files() / "use/p0"));
+  EXPECT_FALSE(fs::exists(files() / "use/p259"));
+}
+
 }  // namespace
 }  // namespace clikart::cache

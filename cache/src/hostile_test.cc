@@ -61,6 +61,11 @@ class FaultTest : public ::testing::TestWithParam<int> {
     const std::vector<Entry> more = {two_, three_};
     (void)folder.Save(more);
     (void)folder.List();
+    (void)folder.Record({.hits = {{"k", 1}}, .rejections = {}}, "p");
+    const absl::StatusOr<Usage> usage = folder.ReadUsage();
+    if (usage.ok() && !usage->hits.empty()) {
+      EXPECT_EQ(usage->hits.at("k"), 1);
+    }
     (void)folder.Prune(4096);
   }
 

@@ -80,14 +80,18 @@ absl::StatusOr<Session> Session::Open(const FolderOptions& options, bool create)
     outer = OpenFolder(calls, AT_FDCWD, options.path, options.path);
   }
   if (!outer.ok()) return outer.status();
-  const std::string shown = absl::StrCat(options.path, "/", kFormatFolder);
-  absl::StatusOr<Descriptor> inner = OpenFolder(calls, outer->get(), kFormatFolder, shown);
+  return Session(calls, *std::move(outer)).Inner(options, kFormatFolder, create);
+}
+
+absl::StatusOr<Session> Session::Inner(const FolderOptions& options, const char* name, bool create) const {
+  const std::string shown = absl::StrCat(options.path, "/", name);
+  absl::StatusOr<Descriptor> inner = OpenFolder(calls_, folder_.get(), name, shown);
   if (create && absl::IsNotFound(inner.status())) {
-    (void)calls.make_folder(outer->get(), kFormatFolder, options.folder_mode);
-    inner = OpenFolder(calls, outer->get(), kFormatFolder, shown);
+    (void)calls_.make_folder(folder_.get(), name, options.folder_mode);
+    inner = OpenFolder(calls_, folder_.get(), name, shown);
   }
   if (!inner.ok()) return inner.status();
-  return Session(calls, *std::move(inner));
+  return Session(calls_, *std::move(inner));
 }
 
 absl::Status Session::ForEach(

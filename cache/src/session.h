@@ -38,6 +38,8 @@ std::string TemporaryName();
 class Session {
  public:
   static absl::StatusOr<Session> Open(const FolderOptions& options, bool create);
+  // A folder in this one.
+  absl::StatusOr<Session> Inner(const FolderOptions& options, const char* name, bool create) const;
 
   // The verified entry of a file, which stays open in `file`. On DataLoss `found` is what was judged.
   absl::StatusOr<Entry> Read(const std::string& name, struct stat& found, Descriptor& file) const;
@@ -50,6 +52,9 @@ class Session {
   absl::Status Save(std::span<const Entry> entries, int64_t most_bytes, Saved& saved) const;
   absl::Status ForEach(const std::function<void(const std::string& name, const struct stat& file)>& visit) const;
   absl::Status Remove(const std::string& name) const;
+  // A file of text that is appended to in one piece, and the beginning of one.
+  absl::Status Append(const std::string& name, const std::string& text) const;
+  absl::StatusOr<std::string> ReadText(const std::string& name) const;
 
  private:
   Session(const SystemCalls& calls, Descriptor folder) : calls_(calls), folder_(std::move(folder)) {}

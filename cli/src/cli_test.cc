@@ -155,6 +155,30 @@ TEST_F(CliTest, StatsCount) {
   EXPECT_THAT(out_, AllOf(HasSubstr("\"entries\": 4"), HasSubstr("\"emitters\": {\"llvm\": 2, \"xbyak\": 2}")));
 }
 
+TEST_F(CliTest, WhatProcessesWroteDown) {
+  Fill(3);
+  EXPECT_EQ(Do({"rejections"}, true), kDone);
+  EXPECT_EQ(out_, "[]\n");
+  const cache::Folder folder({.path = path()});
+  const cache::Usage usage{.hits = {{KeyOf(1), 5}, {KeyOf(3), 8}},
+                           .rejections = {{"data_type", {2, "xbyak rejects f64"}}}};
+  ASSERT_TRUE(folder.Record(usage, "1-1").ok());
+  ASSERT_TRUE(folder.Record(usage, "2-1").ok());
+  EXPECT_EQ(Do({"rejections"}), kDone);
+  EXPECT_THAT(out_, HasSubstr("    4  data_type  xbyak rejects f64"));
+  EXPECT_EQ(Do({"rejections"}, true), kDone);
+  EXPECT_THAT(out_, HasSubstr("{\"reason\": \"data_type\", \"count\": 4, \"example\": \"xbyak rejects f64\"}"));
+  base_.sort = "hits";
+  EXPECT_EQ(Do({"list"}, true), kDone);
+  EXPECT_LT(out_.find("\"hits\": 16"), out_.find("\"hits\": 10"));
+  EXPECT_LT(out_.find("\"hits\": 10"), out_.find("\"hits\": 0"));
+  EXPECT_EQ(Do({"stats"}), kDone);
+  EXPECT_THAT(out_, HasSubstr("26 by the last 2 processes"));
+  EXPECT_EQ(Do({"clear"}), kDone);
+  EXPECT_EQ(Do({"rejections"}, true), kDone);
+  EXPECT_EQ(out_, "[]\n");
+}
+
 TEST_F(CliTest, VerifyTellsWhatIsDamaged) {
   Fill(3);
   EXPECT_EQ(Do({"verify"}), kDone);

@@ -12,9 +12,10 @@ constexpr Command kCommands[] = {
     {"list", "", "the entries, one a line (--sort)", &List},
     {"show", "KEY...", "everything an entry says: signature field by field, schedule, epilogue program", &Show},
     {"stats", "", "how many entries, of which emitters and ISA levels, how large", &Stats},
+    {"rejections", "", "why processes could not have a kernel, and how often", &Rejections},
     {"verify", "", "read every entry whole; status 2 where one is damaged", &Verify},
     {"prune", "", "remove what was not used for longest (--to), or entries of other builds (--other_builds)", &Prune},
-    {"clear", "", "remove every entry", &Clear},
+    {"clear", "", "remove every entry and what processes wrote down", &Clear},
     {"export", "FILE [KEY...]", "write all entries, or those, to a tar archive (- for standard output)", &Export},
     {"import", "FILE", "verify the entries of an archive (- for standard input) and add them", &Import},
 };
@@ -40,7 +41,7 @@ std::string Help() {
          "    --dir=FOLDER     the cache folder; else CLIKART_CACHE_DIR, $XDG_CACHE_HOME/clikart, ~/.cache/clikart\n"
          "    --system         the folder for all users: CLIKART_CACHE_SYSTEM_DIR, /var/cache/clikart\n"
          "    --json           print JSON (docs/cache.md has the schema)\n"
-         "    --sort=COLUMN    list by use, jit, code, isa, emitter, signature or key (default: use)\n"
+         "    --sort=COLUMN    list by use, hits, jit, code, isa, emitter, signature or key (default: use)\n"
          "    --to=BYTES       prune to this size; K, M and G are understood (default: CLIKART_CACHE_DISK_SIZE)\n"
          "    --other_builds   prune the entries that this build of the library cannot use\n"
          "    --help           this text\n\n"
@@ -104,6 +105,13 @@ absl::StatusOr<std::vector<Found>> ReadAll(const Invocation& invocation) {
   }
   std::sort(all.begin(), all.end(), [](const Found& a, const Found& b) { return a.file.name < b.file.name; });
   return all;
+}
+
+absl::StatusOr<cache::Usage> UsageOf(const Invocation& invocation, int64_t& processes) {
+  const cache::Folder folder({.path = invocation.path, .access = cache::Access::kReadOnly});
+  absl::StatusOr<cache::Usage> usage = folder.ReadUsage(&processes);
+  if (absl::IsNotFound(usage.status())) return cache::Usage();
+  return usage;
 }
 
 absl::StatusOr<std::vector<Found>> Select(const Invocation& invocation, std::span<const std::string> prefixes) {

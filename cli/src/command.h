@@ -54,7 +54,10 @@ absl::StatusOr<std::vector<Found>> ReadAll(const Invocation& invocation);
 // The files whose keys begin with the given texts, each of which has to fit one; all where none is given.
 absl::StatusOr<std::vector<Found>> Select(const Invocation& invocation, std::span<const std::string> prefixes);
 
-// Prints the error and answers kFailed.
+// What processes wrote down; nothing where none did.
+absl::StatusOr<cache::Usage> UsageOf(const Invocation& invocation, int64_t& processes);
+
+// Prints the error and answers its exit code.
 int Fail(const Invocation& invocation, const absl::Status& status);
 
 int List(const Invocation& invocation);
@@ -63,6 +66,7 @@ int Stats(const Invocation& invocation);
 int Verify(const Invocation& invocation);
 int Prune(const Invocation& invocation);
 int Clear(const Invocation& invocation);
+int Rejections(const Invocation& invocation);
 int Export(const Invocation& invocation);
 int Import(const Invocation& invocation);
 

@@ -1,4 +1,4 @@
-// list, show, stats.
+// list, show, stats, rejections.
 #include <algorithm>
 #include <ctime>
 #include <functional>
@@ -20,6 +20,7 @@ namespace {
 using cache::Entry;
 
 constexpr size_t kShortKey = 12;
+constexpr char kSortByHits[] = "hits";
 
 JsonObject Summary(const Invocation& invocation, const Found& found) {
   const Entry& entry = *found.entry;
@@ -125,17 +126,28 @@ std::string ShowJson(const Invocation& invocation, const Found& found) {
 int List(const Invocation& invocation) {
   const auto column = std::find_if(std::begin(kSortColumns), std::end(kSortColumns),
                                    [&](const SortColumn& candidate) { return invocation.sort == candidate.name; });
-  if (column == std::end(kSortColumns)) {
-    *invocation.err << "clikart-cache: --sort takes use, jit, code, isa, emitter, signature or key\n";
+  if (column == std::end(kSortColumns) && invocation.sort != kSortByHits) {
+    *invocation.err << "clikart-cache: --sort takes use, hits, jit, code, isa, emitter, signature or key\n";
     return kUsage;
   }
   absl::StatusOr<std::vector<Found>> all = ReadAll(invocation);
   if (!all.ok()) return Fail(invocation, all.status());
+  int64_t processes = 0;
+  const absl::StatusOr<cache::Usage> usage = UsageOf(invocation, processes);
+  if (!usage.ok()) return Fail(invocation, usage.status());
+  const auto hits = [&](const Found& found) {
+    const auto counted = usage->hits.find(found.key());
+    return counted == usage->hits.end() ? 0 : counted->second;
+  };
   DropBad(invocation, *all);
-  std::stable_sort(all->begin(), all->end(), column->before);
+  if (invocation.sort == kSortByHits) {
+    std::stable_sort(all->begin(), all->end(), [&](const Found& a, const Found& b) { return hits(a) > hits(b); });
+  } else {
+    std::stable_sort(all->begin(), all->end(), column->before);
+  }
   if (invocation.json) {
     std::vector<std::string> items;
-    for (const Found& found : *all) items.push_back(Summary(invocation, found).ToString());
+    for (const Found& found : *all) items.push_back(Summary(invocation, found).Number("hits", hits(found)).ToString());
     *invocation.out << JsonArray(items) << "\n";
     return kDone;
   }
@@ -144,11 +156,19 @@ int List(const Invocation& invocation) {
     const Entry& entry = *found.entry;
     rows.push_back({found.key().substr(0, kShortKey), entry.isa, entry.key.emitter,
                     Size(static_cast<int64_t>(entry.code.size())), Milliseconds(entry.jit_nanoseconds),
-                    Ago(time(nullptr) - found.file.last_use), entry.key.build == invocation.build ? "this" : "other",
-                    entry.key.signature});
+                    absl::StrCat(hits(found)), Ago(time(nullptr) - found.file.last_use),
+                    entry.key.build == invocation.build ? "this" : "other", entry.key.signature});
   }
   PrintTable(*invocation.out,
-             {{"KEY"}, {"ISA"}, {"EMITTER"}, {"CODE", true}, {"JIT", true}, {"USED", true}, {"BUILD"}, {"SIGNATURE"}},
+             {{"KEY"},
+              {"ISA"},
+              {"EMITTER"},
+              {"CODE", true},
+              {"JIT", true},
+              {"HITS", true},
+              {"USED", true},
+              {"BUILD"},
+              {"SIGNATURE"}},
              rows, invocation.bold);
   return kDone;
 }
@@ -173,6 +193,10 @@ int Show(const Invocation& invocation) {
 int Stats(const Invocation& invocation) {
   const absl::StatusOr<std::vector<Found>> all = ReadAll(invocation);
   if (!all.ok()) return Fail(invocation, all.status());
+  int64_t processes = 0, hits = 0;
+  const absl::StatusOr<cache::Usage> usage = UsageOf(invocation, processes);
+  if (!usage.ok()) return Fail(invocation, usage.status());
+  for (const auto& [key, count] : usage->hits) hits += count;
   int64_t entries = 0, bad = 0, this_build = 0, code_bytes = 0, file_bytes = 0, jit_nanoseconds = 0;
   std::map<std::string, int64_t> emitters, isas;
   for (const Found& found : *all) {
@@ -203,6 +227,8 @@ int Stats(const Invocation& invocation) {
                            .Number("file_bytes", file_bytes)
                            .Number("byte_budget", invocation.byte_budget)
                            .Seconds("jit_seconds", jit_nanoseconds)
+                           .Number("processes", processes)
+                           .Number("hits", hits)
                            .Raw("emitters", counts(emitters))
                            .Raw("isas", counts(isas))
                            .ToString()
@@ -217,8 +243,31 @@ int Stats(const Invocation& invocation) {
   *invocation.out << "folder:        " << invocation.path << "\nentries:       " << entries << " (" << this_build
                   << " of this build)\ndamaged:       " << bad << "\nsize:          " << Size(file_bytes) << " of "
                   << Size(invocation.byte_budget) << ", " << Size(code_bytes) << " of it code"
+                  << "\nhits:          " << hits << " by the last " << processes << " processes"
                   << "\ntime to make:  " << Milliseconds(jit_nanoseconds) << "\nemitters:      " << counts(emitters)
                   << "\nISA levels:    " << counts(isas) << "\n";
+  return kDone;
+}
+
+int Rejections(const Invocation& invocation) {
+  int64_t processes = 0;
+  const absl::StatusOr<cache::Usage> usage = UsageOf(invocation, processes);
+  if (!usage.ok()) return Fail(invocation, usage.status());
+  std::vector<std::string> items;
+  std::vector<std::vector<std::string>> rows;
+  for (const auto& [reason, rejection] : usage->rejections) {
+    items.push_back(JsonObject()
+                        .Text("reason", reason)
+                        .Number("count", rejection.count)
+                        .Text("example", rejection.example)
+                        .ToString());
+    rows.push_back({absl::StrCat(rejection.count), reason, rejection.example});
+  }
+  if (invocation.json) {
+    *invocation.out << JsonArray(items) << "\n";
+  } else {
+    PrintTable(*invocation.out, {{"COUNT", true}, {"REASON"}, {"EXAMPLE"}}, rows, invocation.bold);
+  }
   return kDone;
 }
 

@@ -76,6 +76,10 @@ int Prune(const Invocation& invocation) {
   return Tell(invocation, cache::Folder({.path = invocation.path}).Prune(bytes));
 }
 
-int Clear(const Invocation& invocation) { return Tell(invocation, cache::Folder({.path = invocation.path}).Prune(0)); }
+int Clear(const Invocation& invocation) {
+  const absl::Status forgotten = cache::Folder({.path = invocation.path}).ForgetUsage();
+  if (!forgotten.ok() && !absl::IsNotFound(forgotten)) return Fail(invocation, forgotten);
+  return Tell(invocation, cache::Folder({.path = invocation.path}).Prune(0));
+}
 
 }  // namespace clikart::cli

@@ -32,6 +32,8 @@ using KernelOr = absl::StatusOr<std::shared_ptr<const Kernel>>;
 constexpr int64_t kEntryBytes = 2048;
 // A process that ends waits so long for its kernels to be on disk.
 constexpr std::chrono::milliseconds kExitPatience{3000};
+// Processes write down what they did so often at most, and at their end.
+constexpr std::chrono::seconds kRecordInterval{10};
 
 std::string Describe(const Rejection& rejection) {
   return absl::StrCat(Text(codegen::Name(rejection.reason)), " (", rejection.detail, ")");
@@ -59,6 +61,7 @@ struct KernelCache::Impl {
   struct Entry {
     std::shared_ptr<const Kernel> kernel;
     int64_t hits = 0;
+    int64_t unrecorded = 0;                  // of those, and of loads
     std::list<std::string>::iterator place;  // in `order`
   };
 
@@ -72,6 +75,8 @@ struct KernelCache::Impl {
   void Keep(const std::string& key, std::shared_ptr<const Kernel> kernel);
   void EvictTo(int64_t limit, std::vector<std::shared_ptr<const Kernel>>& dropped);
   void Count(std::string_view reason, std::string_view message);
+  void Depart(Entry& entry);
+  void Record();
   void BeforeFork();
   void AfterForkInParent();
   void AfterForkInChild();
@@ -85,6 +90,10 @@ struct KernelCache::Impl {
   absl::flat_hash_map<std::string, std::shared_ptr<Flight>> flights;
   std::list<std::string> order;  // most recently used first
   absl::btree_map<std::string, int64_t> rejections;
+  // What is not written down yet, beside the entries' own counts.
+  std::vector<KernelStore::Hits> departed;
+  cache::Usage unrecorded;
+  Clock::time_point recorded = Clock::now();
   int64_t budget, bytes = 0, code_bytes = 0, compiled = 0, loaded = 0, hits = 0;
 };
 
@@ -96,6 +105,7 @@ KernelOr KernelCache::Impl::GetOrCompile(const ir::KernelSpec& spec) {
     if (const auto found = entries.find(key); found != entries.end()) {
       ++hits;
       ++found->second.hits;
+      ++found->second.unrecorded;
       order.splice(order.begin(), order, found->second.place);
       return found->second.kernel;
     }
@@ -110,6 +120,7 @@ KernelOr KernelCache::Impl::GetOrCompile(const ir::KernelSpec& spec) {
   }
   KernelOr result = Compile(spec);
   std::vector<std::shared_ptr<const Kernel>> dropped;  // their code is unmapped after the lock
+  bool due = false;
   {
     const std::lock_guard lock(mutex);
     if (result.ok()) {
@@ -123,8 +134,10 @@ KernelOr KernelCache::Impl::GetOrCompile(const ir::KernelSpec& spec) {
     }
     flight->result = result;
     flights.erase(key);
+    due = Clock::now() - recorded > kRecordInterval;
   }
   flight->done.notify_all();
+  if (due) Record();
   return result;
 }
 
@@ -215,7 +228,8 @@ void KernelCache::Impl::Keep(const std::string& key, std::shared_ptr<const Kerne
   bytes += CostOf(*kernel);
   code_bytes += kernel->code_bytes;
   order.push_front(key);
-  entries[key] = Entry{std::move(kernel), 0, order.begin()};
+  const int64_t loads = kernel->loaded ? 1 : 0;
+  entries[key] = Entry{std::move(kernel), 0, loads, order.begin()};
 }
 
 void KernelCache::Impl::EvictTo(int64_t limit, std::vector<std::shared_ptr<const Kernel>>& dropped) {
@@ -223,6 +237,7 @@ void KernelCache::Impl::EvictTo(int64_t limit, std::vector<std::shared_ptr<const
     const auto found = entries.find(order.back());
     bytes -= CostOf(*found->second.kernel);
     code_bytes -= found->second.kernel->code_bytes;
+    Depart(found->second);
     dropped.push_back(std::move(found->second.kernel));
     entries.erase(found);
     order.pop_back();
@@ -234,8 +249,31 @@ void KernelCache::Impl::Count(std::string_view reason, std::string_view message)
   {
     const std::lock_guard lock(mutex);
     first = ++rejections[std::string(reason)] == 1;
+    cache::Usage::Rejection& rejection = unrecorded.rejections[std::string(reason)];
+    ++rejection.count;
+    if (rejection.example.empty()) rejection.example = message;
   }
   if (first) Log(1, message);
+}
+
+// Under the lock: keeps the count of hits that is not written down yet.
+void KernelCache::Impl::Depart(Entry& entry) {
+  if (options.store == nullptr || entry.unrecorded == 0 || entry.kernel->code == nullptr) return;
+  departed.push_back({entry.kernel->image.spec, entry.kernel->emitter, std::exchange(entry.unrecorded, 0)});
+}
+
+void KernelCache::Impl::Record() {
+  if (options.store == nullptr) return;
+  std::vector<KernelStore::Hits> counts;
+  cache::Usage usage;
+  {
+    const std::lock_guard lock(mutex);
+    for (auto& [key, entry] : entries) Depart(entry);
+    std::swap(counts, departed);
+    std::swap(usage, unrecorded);
+    recorded = Clock::now();
+  }
+  options.store->Record(counts, options.target, std::move(usage));
 }
 
 void KernelCache::Impl::BeforeFork() {
@@ -253,6 +291,10 @@ void KernelCache::Impl::AfterForkInChild() {
   // allocated, for a condition variable with waiters must not be destroyed.
   for (auto& [key, flight] : flights) new std::shared_ptr<Flight>(std::move(flight));
   flights.clear();
+  // What the parent counted is the parent's to write down.
+  for (auto& [key, entry] : entries) entry.unrecorded = 0;
+  departed.clear();
+  unrecorded = {};
   mutex.unlock();
   if (options.store != nullptr) options.store->writer().AfterForkInChild();
 }
@@ -321,6 +363,7 @@ KernelStats KernelCache::Stats() const {
 }
 
 void KernelCache::Flush(std::chrono::milliseconds patience) {
+  impl_->Record();
   if (impl_->options.store != nullptr && !impl_->options.store->Flush(patience)) {
     Log(1, "some kernels are not on disk yet");
   }

@@ -66,7 +66,7 @@ class KernelCache {
   std::vector<KernelInfo> List() const;  // most recently used first
   KernelStats Stats() const;
   void Clear();
-  // Waits until what was compiled is on disk, at most so long.
+  // Writes down what this process did, and waits until what was compiled is on disk, at most so long.
   void Flush(std::chrono::milliseconds patience);
   void SetByteBudget(int64_t bytes);  // CLIKART_CACHE_SIZE; least recently used entries go first
 

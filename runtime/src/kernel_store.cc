@@ -1,5 +1,7 @@
 #include "kernel_store.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +13,7 @@ namespace clikart {
 KernelStore::KernelStore(const KernelStoreOptions& options)
     : drivers_(options.drivers),
       build_(options.build),
+      born_(std::chrono::system_clock::now().time_since_epoch().count()),
       writer_([this](std::span<const cache::Entry> entries) { Write(entries); }) {
   for (const cache::FolderOptions& folder : options.folders) layers_.push_back(std::make_unique<Layer>(folder));
 }
@@ -59,6 +62,14 @@ void KernelStore::Save(const codegen::EmittedKernel& kernel, const codegen::Targ
   std::optional<cache::Entry> entry =
       ToEntry(kernel, KeyOf(kernel.spec, target, kernel.emitter, build_), drivers_, jit_seconds);
   if (entry) writer_.Add(*std::move(entry));
+}
+
+void KernelStore::Record(std::span<const Hits> hits, const codegen::Target& target, cache::Usage usage) {
+  for (const Hits& hit : hits) usage.hits[KeyOf(hit.spec, target, hit.emitter, build_).Name()] += hit.count;
+  const std::string process = absl::StrCat(getpid(), "-", born_);
+  for (const auto& layer : layers_) {
+    if (const absl::Status status = layer->folder.Record(usage, process); !status.ok()) Tell(*layer, status);
+  }
 }
 
 void KernelStore::Write(std::span<const cache::Entry> entries) {

@@ -41,6 +41,13 @@ class KernelStore {
   std::optional<Loaded> Load(const ir::KernelSpec& spec, const codegen::Target& target, std::string_view emitter);
   // Returns at once; Flush waits for the files.
   void Save(const codegen::EmittedKernel& kernel, const codegen::Target& target, double jit_seconds);
+  // Writes down what this process did, for who looks into the folder.
+  struct Hits {
+    ir::KernelSpec spec;
+    std::string emitter;
+    int64_t count = 0;
+  };
+  void Record(std::span<const Hits> hits, const codegen::Target& target, cache::Usage usage);
   bool Flush(std::chrono::milliseconds patience) const { return writer_.Flush(patience); }
 
   int64_t stored() const { return stored_; }
@@ -60,6 +67,7 @@ class KernelStore {
   const std::span<const codegen::Driver> drivers_;
   const std::string build_;
   std::vector<std::unique_ptr<Layer>> layers_;
+  const int64_t born_;  // names this process together with its id
   std::atomic<int64_t> stored_{0}, quarantined_{0};
   BackgroundWriter writer_;  // last: it writes until it is gone
 };

@@ -150,6 +150,27 @@ TEST_F(KernelStoreTest, CountsWhatItStores) {
   EXPECT_EQ(cache->Stats().loaded, 1);
 }
 
+TEST_F(KernelStoreTest, HitsAndRejectionsAreWrittenDown) {
+  Fill(2);
+  {
+    const auto cache = Cache();
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(cache->GetOrCompile(Spec(1)).ok());
+    cache->CountRejection("mixed_inputs");
+    cache->Flush(kPatience);
+    cache->Flush(kPatience);  // nothing is counted twice
+    ASSERT_TRUE(cache->GetOrCompile(Spec(1)).ok());
+    ASSERT_TRUE(cache->GetOrCompile(Spec(2)).ok());
+    cache->Clear();  // nor lost with what is dropped
+    cache->Flush(kPatience);
+  }
+  const cache::Usage usage = *cache::Folder({.path = path()}).ReadUsage();
+  const auto name = [&](int64_t n) { return KeyOf(Spec(n), target_, "counting", BuildIdentity()).Name(); };
+  EXPECT_EQ(usage.hits, (std::map<std::string, int64_t>{{name(1), 4}, {name(2), 1}}));
+  ASSERT_EQ(usage.rejections.size(), 1u);
+  EXPECT_EQ(usage.rejections.at("mixed_inputs").count, 1);
+  EXPECT_THAT(usage.rejections.at("mixed_inputs").example, HasSubstr("mixed_inputs"));
+}
+
 TEST_F(KernelStoreTest, OtherBuildsTargetsAndEmittersHaveTheirOwn) {
   Fill(1);
   KernelStoreOptions other_build = StoreOptions();

@@ -15,8 +15,9 @@ struct Key {
   std::string emitter;
   std::string build;  // identity of the code that emits and drives kernels, see build_identity.h
 
-  // The digest of all fields and ".o".
-  std::string FileName() const;
+  // The digest of all fields, in hexadecimal digits; and with ".o".
+  std::string Name() const;
+  std::string FileName() const { return Name() + ".o"; }
   friend bool operator==(const Key&, const Key&) = default;
 };
 

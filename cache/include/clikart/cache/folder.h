@@ -13,11 +13,14 @@
 #include "absl/status/statusor.h"
 #include "clikart/cache/entry.h"
 #include "clikart/cache/system_calls.h"
+#include "clikart/cache/usage.h"
 
 namespace clikart::cache {
 
 // Entries lie in this folder of the cache folder; another format would have another.
 inline constexpr char kFormatFolder[] = "v1";
+// Records of processes, in that one.
+inline constexpr char kUsageFolder[] = "use";
 
 enum class Access : uint8_t { kReadOnly, kReadWrite };
 
@@ -57,18 +60,27 @@ class Folder {
   // written all the same.
   absl::Status Save(std::span<const Entry> entries, int64_t* saved = nullptr);
 
+  // Appends to what `process` (a file name) wrote down so far.
+  absl::Status Record(const Usage& usage, const std::string& process) const;
+  // The sum over the processes that are remembered, and how many they are.
+  absl::StatusOr<Usage> ReadUsage(int64_t* processes = nullptr) const;
+  absl::Status ForgetUsage() const;
+
   // Every entry, in no order.
   absl::StatusOr<std::vector<FileInfo>> List() const;
   // One file of List(), whoever's key it has; errors as Load.
   absl::StatusOr<Entry> Read(const std::string& name) const;
   absl::Status Remove(const std::string& name) const;
-  // Removes what was not used for longest until entries take `bytes` at most, and what dead writers left.
+  // Removes what was not used for longest until entries take `bytes` at most, and what dead writers left, and
+  // the records of all but the latest processes.
   // Returns how many entries went.
   absl::StatusOr<int64_t> Prune(int64_t bytes) const;
 
  private:
   // Does nothing while entries take no more than `limit`, else goes down to `target`.
   absl::StatusOr<int64_t> PruneFrom(int64_t limit, int64_t target) const;
+
+  absl::Status ForgetUsageBut(size_t latest) const;
 
   const FolderOptions options_;
   std::atomic<int64_t> saved_since_prune_;
