@@ -261,7 +261,7 @@ std::vector<MicroKind> MicroKinds(const ir::KernelSpec& spec, const Schedule& sc
   for (int64_t rows = 1; rows <= schedule.row_block; ++rows) {
     add(WeightForm::kPacked, rows, WidestPanels(schedule, rows));
   }
-  if (!Decodes(spec, schedule)) return kinds;
+  if (!Decodes(spec, schedule) || schedule.few_rows == kDecodesAlways) return kinds;
   // Panels are widened for so many rows that all their blocks are large.
   int64_t fewest = schedule.row_block;
   for (int64_t rows = schedule.few_rows + 1; rows <= schedule.few_rows + schedule.row_block; ++rows) {

@@ -15,7 +15,7 @@ namespace clikart::codegen {
 
 inline constexpr int kMicroUnroll = 4;     // k steps of the inner loop
 inline constexpr int kMostTileRows = 16;   // rows of a register tile, over all emitters
-inline constexpr int kMostTilePanels = 8;  // panels, a power of two
+inline constexpr int kMostTilePanels = 4;  // panels, a power of two: more streams than this slow memory down
 
 inline constexpr int64_t kAccumulatorRow = 16 * sizeof(float);  // bytes of a panel's accumulators
 
@@ -91,9 +91,9 @@ struct MicroKind {
 
 constexpr int MicroEntry(const MicroKind& kind) {
   constexpr int first = 3;
-  int width = 0;  // 1, 2, 4, 8 panels
+  int width = 0;  // 1, 2, 4 panels
   while ((1 << width) < kind.panels) ++width;
-  const int form = kind.form == WeightForm::kPacked ? 0 : 4;
+  const int form = kind.form == WeightForm::kPacked ? 0 : 3;
   return first + (form + width) * kMostTileRows + kind.rows - 1;
 }
 static_assert(MicroEntry({WeightForm::kWidened, kMostTileRows, kMostTilePanels}) < kMaxEntries);

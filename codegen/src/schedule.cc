@@ -73,9 +73,10 @@ Schedule MakeSchedule(const ir::KernelSpec& spec, const RegisterTile& tile) {
   schedule.row_block = tile.rows;
   schedule.panel_block = tile.panels;
   schedule.step = tile.depth;
-  // Decoding takes a few operations of each k step's twelve fmas, and units that have little else to
-  // do: it takes many row blocks until a pass that writes the panel to memory is cheaper.
-  schedule.few_rows = Decodes(spec, schedule) ? 48 : 0;
+  // Decoding takes a few operations of a step's fmas, and units that have little else to do: with six rows it
+  // takes many row blocks until a pass that writes the panel to memory is cheaper, and with many it never is.
+  const int64_t decoded_rows = tile.rows >= 12 ? kDecodesAlways : 48;
+  schedule.few_rows = Decodes(spec, schedule) ? decoded_rows : 0;
   // Codes are decoded by shifts, which take the multiplications' units on many CPUs.
   if (schedule.few_rows > 0 && spec.contraction == ir::Contraction::kInteger) schedule.few_rows = 3 * tile.rows;
   // A block of a panel is 16 KiB (half of a 32 KiB first-level cache), one of rows 144 KiB and its

@@ -16,6 +16,9 @@ ir::PanelLayout StepLayout(const ir::KernelSpec& spec, const Schedule& schedule)
 // Weights are not multiplied as they lie: a step of a lane is smaller than four bytes.
 bool Decodes(const ir::KernelSpec& spec, const Schedule& schedule);
 
+// Schedule::few_rows of a register tile that hides the decoding of weights at any number of rows.
+inline constexpr int64_t kDecodesAlways = int64_t{1} << 40;
+
 // Rows of x are multiplied as they lie.
 bool MultipliesInPlace(const ir::KernelSpec& spec, const Schedule& schedule);
 

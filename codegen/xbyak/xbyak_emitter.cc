@@ -11,6 +11,7 @@
 #include "clikart/ir/panel_layout.h"
 #include "depthwise_driver.h"
 #include "panel_driver.h"
+#include "tile_scratch.h"
 
 namespace clikart::codegen {
 namespace {
@@ -91,7 +92,7 @@ void AssemblePanels(const Form& form, KernelCode& code, EmittedKernel& kernel) {
   entries[kStageEntry] =
       integer ? code.StageCodes(spec.x, form.multiply) : code.Stage(spec.x, spec.access, form.multiply);
   entries[kEpilogueEntry] = code.Epilogue(spec, ir::ProgramOf(spec.activation));
-  if (!packed.whole()) entries[kWidenEntry] = code.Widen(packed);
+  if (!packed.whole() && kernel.schedule.few_rows != kDecodesAlways) entries[kWidenEntry] = code.Widen(packed);
   for (const MicroKind& kind : MicroKinds(spec, kernel.schedule)) {
     const Packing weights = kind.form == WeightForm::kPacked ? packed : Packing{};
     entries[MicroEntry(kind)] = code.Micro({kind.rows, kind.panels, weights, kind.form, form.multiply});
