@@ -78,20 +78,25 @@ class Tile {
 
   void Multiply() const {
     const int64_t whole = columns_ / ir::kPanelLanes;
+    const int64_t paired = kernel_.entries[kDepthwisePairEntry] == nullptr ? 0 : whole / 2 * 2;
+    MultiplyRun(kDepthwisePairEntry, 0, paired);
+    MultiplyRun(kDepthwiseEntry, paired, whole);
+    if (columns_ % ir::kPanelLanes != 0) MultiplyRun(kDepthwiseTailEntry, whole, whole + 1);
+  }
+
+  // Panels [first, end) of the tile.
+  void MultiplyRun(int entry, int64_t first, int64_t end) const {
+    if (first == end) return;
     DepthwiseArgs args;
     args.taps = taps_;
     args.end = taps_ + kernel_.spec.taps * kDepthwiseRows;
-    args.weights = args_.weights;
-    args.channel_end = whole * ir::kPanelLanes * ElementBytes();
-    args.c = c_;
+    args.first_channel = first * ir::kPanelLanes * ElementBytes();
+    args.channel_end = end * ir::kPanelLanes * ElementBytes();
+    args.weights = args_.weights + first * panel_bytes_;
+    args.weights_stride = panel_bytes_;
+    args.c = c_ + first * kAccumulatorRow;
     args.c_stride = scratch_.accumulator_stride();
-    if (whole > 0) Call(kDepthwiseEntry, args);
-    if (columns_ % ir::kPanelLanes == 0) return;
-    args.first_channel = args.channel_end;
-    args.channel_end += ir::kPanelLanes * ElementBytes();
-    args.weights += whole * panel_bytes_;
-    args.c += whole * kAccumulatorRow;
-    Call(kDepthwiseTailEntry, args);
+    Call(entry, args);
   }
 
   const KernelImage& kernel_;

@@ -22,6 +22,7 @@ struct DepthwiseArgs {
   int64_t first_channel = 0;
   int64_t channel_end = 0;             // more than first_channel
   const std::byte* weights = nullptr;  // the first panel
+  int64_t weights_stride = 0;          // bytes between panels
   std::byte* c = nullptr;              // f32 accumulators: [row][panel][16]
   int64_t c_stride = 0;                // bytes between rows
 };
@@ -29,7 +30,8 @@ struct DepthwiseArgs {
 // Entry numbers; the epilogue is kEpilogueEntry.
 inline constexpr int kDepthwiseEntry = 0;      // whole panels
 inline constexpr int kDepthwiseTailEntry = 1;  // the last panel, where it is cut off
-static_assert(kDepthwiseTailEntry < kEpilogueEntry);
+inline constexpr int kDepthwisePairEntry = 3;  // two whole panels at a time; may be missing
+static_assert(kDepthwiseTailEntry < kEpilogueEntry && kEpilogueEntry < kDepthwisePairEntry);
 
 // Where a tile's scratch memory is used for what, in byte offsets on cache lines.
 class DepthwiseScratch {

@@ -80,6 +80,7 @@ void AssembleDepthwise(const Form&, KernelCode& code, EmittedKernel& kernel) {
   auto& entries = kernel.entry_offsets;
   entries[kEpilogueEntry] = code.Epilogue(spec, ir::ProgramOf(spec.activation));
   entries[kDepthwiseEntry] = code.Depthwise(spec.x, weights, ir::kPanelLanes);
+  if (code.DepthwisePanels() > 1) entries[kDepthwisePairEntry] = code.Depthwise(spec.x, weights, 2 * ir::kPanelLanes);
   const int tail = static_cast<int>(spec.n % ir::kPanelLanes);
   if (tail > 0) entries[kDepthwiseTailEntry] = code.Depthwise(spec.x, weights, tail);
 }

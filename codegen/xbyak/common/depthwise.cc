@@ -16,18 +16,22 @@ constexpr int kAddress = sizeof(const std::byte*);
 }  // namespace
 
 int32_t KernelCode::Depthwise(ir::DType x, const Packing& weights, int used) {
+  constexpr int kPanel = static_cast<int>(ir::kPanelLanes);
+  const int panels = (used + kPanel - 1) / kPanel;
   const int32_t entry = Begin();
   const int element = static_cast<int>(ir::SizeOf(x));
   const int vector_bytes = lanes() * static_cast<int>(sizeof(float));
-  const int parts = (used + lanes() - 1) / lanes();  // vectors of the panel
+  const int parts = (used + lanes() - 1) / lanes();  // vectors of the panels
+  const int panel_parts = kPanel / lanes();
   const auto lanes_of = [&](int part) { return std::min(lanes(), used - part * lanes()); };
 
   const Reg64 table = TakePointer();
   const Reg64 b = TakePointer();
   const Reg64 channel = TakePointer();
   const Reg64 c = TakePointer();
-  const Reg64 c_row = TakePointer();
+  const Reg64 next_weights = TakePointer();  // bytes from one panel's weights to the next one's
   const Reg64 rows_in_turn[] = {TakePointer(), TakePointer(), TakePointer()};
+  const Reg64 c_row = rows_in_turn[0];  // after the taps
   const int first_accumulator = TakeVectors(kRows * parts);
   const auto accumulator = [&](int row, int part) { return Register(first_accumulator + row * parts + part); };
   const int first_weight = TakeVectors(parts);
@@ -39,6 +43,7 @@ int32_t KernelCode::Depthwise(ir::DType x, const Packing& weights, int used) {
   mov(b, Argument(offsetof(DepthwiseArgs, weights)));
   mov(c, Argument(offsetof(DepthwiseArgs, c)));
   mov(channel, Argument(offsetof(DepthwiseArgs, first_channel)));
+  if (panels > 1) mov(next_weights, Argument(offsetof(DepthwiseArgs, weights_stride)));
   Label panel, tap, finish;
   L(panel);
   mov(table, Argument(offsetof(DepthwiseArgs, taps)));
@@ -52,7 +57,10 @@ int32_t KernelCode::Depthwise(ir::DType x, const Packing& weights, int used) {
   align(32);
   L(tap);
   const size_t tap_at = getSize();
-  for (int part = 0; part < parts; ++part) Decode(weights, b, 0, part, weight(part), value);
+  for (int part = 0; part < parts; ++part) {
+    const RegExp from = part < panel_parts ? RegExp(b) : b + next_weights;
+    Decode(weights, from, 0, part % panel_parts, weight(part), value);
+  }
   for (int row = 0; row < kRows; ++row) {
     const Reg64 from = rows_in_turn[row % 3];
     mov(from, ptr[table + row * kAddress]);
@@ -77,8 +85,9 @@ int32_t KernelCode::Depthwise(ir::DType x, const Packing& weights, int used) {
     for (int part = 0; part < parts; ++part) vmovups(ptr[c_row + part * vector_bytes], accumulator(row, part));
     add(c_row, Argument(offsetof(DepthwiseArgs, c_stride)));
   }
-  add(c, static_cast<int>(kAccumulatorRow));
-  add(channel, static_cast<int>(ir::kPanelLanes) * element);
+  if (panels > 1) add(b, next_weights);
+  add(c, panels * static_cast<int>(kAccumulatorRow));
+  add(channel, panels * kPanel * element);
   cmp(channel, Argument(offsetof(DepthwiseArgs, channel_end)));
   jl(panel, T_NEAR);
   Return();

@@ -46,8 +46,10 @@ class KernelCode : public Assembler {
  public:
   // Each assembles one entry and answers its offset.
   int32_t Micro(const MicroShape& shape);
-  // `lanes` of each panel, 1 to 16.
+  // Panels one after the other, `lanes` of each, 1 to 16; or two at a time, with 32 lanes.
   int32_t Depthwise(ir::DType x, const Packing& weights, int lanes);
+  // Panels that accumulators for kDepthwiseRows rows leave room for: 1 or 2.
+  int DepthwisePanels() const { return vectors() >= 32 ? 2 : 1; }
   // Elements of x as f32, or, for kDotBf16, as they are.
   int32_t Stage(ir::DType x, ir::Access access, Multiply multiply);
   // Codes of x, made unsigned: four of them a step, or two as 16-bit numbers, the even and the odd ones of four.
