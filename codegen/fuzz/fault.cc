@@ -5,6 +5,10 @@
 #include <csignal>
 #include <cstdlib>
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
+
 #include "absl/strings/str_cat.h"
 
 namespace clikart::codegen {
@@ -30,6 +34,13 @@ std::string Describe() {
   return absl::StrCat(name, " at 0x", absl::Hex(reinterpret_cast<uintptr_t>(touched)));
 }
 
+// What a fault leaves behind is no leak to report.
+#ifdef __SANITIZE_ADDRESS__
+using MayLeak = __lsan::ScopedDisabler;
+#else
+struct MayLeak {};
+#endif
+
 }  // namespace
 
 std::string CatchFault(absl::FunctionRef<void()> call) {
@@ -38,6 +49,7 @@ std::string CatchFault(absl::FunctionRef<void()> call) {
   action.sa_sigaction = OnSignal;
   action.sa_flags = SA_SIGINFO | SA_NODEFER;
   for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &before[i]);
+  [[maybe_unused]] const MayLeak may_leak;
   const bool came_back = sigsetjmp(before_call, 1) == 0;
   if (came_back) call();
   for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before[i], nullptr);

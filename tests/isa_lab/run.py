@@ -42,9 +42,17 @@ class Cpu:
 
 
 CPUS = [
-    Cpu("spr", "spr", "", "avx512_bf16,avx512_fp16,amx", frozenset(), "Sapphire Rapids", True),
-    Cpu("gnr", "spr", "amx_fp16", "amx", frozenset(), "Granite Rapids", False),
-    Cpu("icl", "icl", "", "avx512_vnni", frozenset(), "Ice Lake", True),
+    Cpu(
+        "spr",
+        "spr",
+        "",
+        "avx512_bf16,avx512_fp16,amx",
+        frozenset({"AVX512-BF16", "AMX-TILE", "AMX-BF16", "AMX-INT8"}),
+        "Sapphire Rapids",
+        True,
+    ),
+    Cpu("gnr", "spr", "amx_fp16", "amx", frozenset({"AMX-FP16"}), "Granite Rapids", False),
+    Cpu("icl", "icl", "", "avx512_vnni", frozenset({"AVX512-VNNI"}), "Ice Lake", True),
     Cpu("skx", "skx", "", "avx512", frozenset({"AVX512F", "AVX512BW", "AVX512DQ", "AVX512VL"}), "Skylake-X", True),
     Cpu("arl", "arl", "", "avx_vnni", frozenset({"AVX-VNNI"}), "Arrow Lake", False),
     Cpu("hsw", "hsw", "", "avx2", frozenset({"AVX2", "FMA", "F16C"}), "Haswell", False),
