@@ -15,18 +15,6 @@ namespace clikart::codegen {
 inline constexpr const char* kLlvmObject = "libclikart_llvm.so";
 inline constexpr const char* kLlvmApiFunction = "clikart_llvm_api";
 
-// Changes with everything that generated code and drivers have agreed on without a text saying so. Bump the
-// first number where the meaning of something changes and its size does not.
-constexpr uint64_t LlvmContract() {
-  uint64_t hash = 1;
-  for (const uint64_t size : {sizeof(MicroArgs), sizeof(StageArgs), sizeof(WidenArgs), sizeof(EpilogueArgs),
-                              sizeof(DepthwiseArgs), sizeof(MicroKind), sizeof(PanelTerms), sizeof(Requantization),
-                              uint64_t{kMicroUnroll}, uint64_t{kDepthwiseRows}, uint64_t{kMaxEntries}}) {
-    hash = (hash ^ size) * 0x100000001b3;
-  }
-  return hash;
-}
-
 extern "C" {
 
 struct LlvmRequest {
@@ -38,10 +26,11 @@ struct LlvmRequest {
   size_t micro_kind_count;
 };
 
-// Where an answer goes: exactly one call of `code` or of `refuse`, `entry` before it for each entry.
+// Where an answer goes: exactly one call of `code` or of `refuse`, `entry` and `loop` before it for each of them.
 struct LlvmSink {
   void* context;
   void (*entry)(void* context, int32_t number, int32_t offset);
+  void (*loop)(void* context, const char* name, int32_t begin, int32_t end, int64_t multiplies);
   void (*code)(void* context, const uint8_t* bytes, size_t size, size_t instruction_bytes);
   void (*refuse)(void* context, const char* detail);
 };
@@ -53,6 +42,19 @@ struct LlvmApi {
 };
 
 }  // extern "C"
+
+// Changes with everything that generated code and drivers have agreed on without a text saying so. Bump the
+// first number where the meaning of something changes and its size does not.
+constexpr uint64_t LlvmContract() {
+  uint64_t hash = 1;
+  for (const uint64_t size :
+       {sizeof(MicroArgs), sizeof(StageArgs), sizeof(WidenArgs), sizeof(EpilogueArgs), sizeof(DepthwiseArgs),
+        sizeof(MicroKind), sizeof(LlvmRequest), sizeof(LlvmSink), sizeof(PanelTerms), sizeof(Requantization),
+        uint64_t{kMicroUnroll}, uint64_t{kDepthwiseRows}, uint64_t{kMaxEntries}}) {
+    hash = (hash ^ size) * 0x100000001b3;
+  }
+  return hash;
+}
 
 using LlvmApiFunction = const LlvmApi* (*)();
 

@@ -50,6 +50,9 @@ struct Answer {
   static void TakeEntry(void* context, int32_t number, int32_t offset) {
     Of(context).kernel.entry_offsets[static_cast<size_t>(number)] = offset;
   }
+  static void TakeLoop(void* context, const char* name, int32_t begin, int32_t end, int64_t multiplies) {
+    Of(context).kernel.loops.push_back({name, begin, end, multiplies});
+  }
   static void TakeCode(void* context, const uint8_t* bytes, size_t size, size_t instruction_bytes) {
     Of(context).kernel.code.assign(bytes, bytes + size);
     Of(context).kernel.instruction_bytes = static_cast<int64_t>(instruction_bytes);
@@ -134,7 +137,7 @@ std::variant<EmittedKernel, Rejection> Llvm::Emit(const ir::KernelSpec& spec, co
   const LlvmRequest request{text.data(),       text.size(),
                             FeatureBits(used), static_cast<int32_t>(answer.kernel.schedule.step),
                             kinds.data(),      kinds.size()};
-  const LlvmSink sink{&answer, &Answer::TakeEntry, &Answer::TakeCode, &Answer::TakeRefusal};
+  const LlvmSink sink{&answer, &Answer::TakeEntry, &Answer::TakeLoop, &Answer::TakeCode, &Answer::TakeRefusal};
   (*api)->emit(&request, &sink);
   if (!answer.refusal.empty()) return Rejection{RejectReason::kLlvmFailed, std::move(answer.refusal)};
   return std::move(answer.kernel);

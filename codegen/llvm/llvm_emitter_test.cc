@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <bit>
 #include <random>
+#include <thread>
 #include <variant>
 #include <vector>
 
 #include "clikart/ir/panel_layout.h"
 #include "gtest/gtest.h"
 #include "kernel_testing.h"
+#include "panel_driver.h"
 
 namespace clikart::codegen {
 namespace {
@@ -239,6 +241,34 @@ TEST(LlvmEmitterTest, TheSameKernelEveryTime) {
     return std::get<EmittedKernel>(LlvmEmitter().Emit(Dense(32, 1), TargetOf(IsaLevel::kAvx2))).code;
   };
   EXPECT_EQ(code(), code());
+}
+
+// Compilations share nothing.
+TEST(LlvmEmitterTest, ThreadsCompileSideBySide) {
+  constexpr int kThreads = 4;
+  std::vector<std::vector<uint8_t>> code(kThreads);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&code, i] {
+      const auto level = i % 2 == 0 ? IsaLevel::kAvx2 : IsaLevel::kAvx512;
+      code[i] = std::get<EmittedKernel>(LlvmEmitter().Emit(Dense(48, 9), TargetOf(level))).code;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(code[0], code[2]);
+  EXPECT_EQ(code[1], code[3]);
+  EXPECT_NE(code[0], code[1]);
+}
+
+TEST(LlvmEmitterTest, NamesItsLoops) {
+  const auto emitted = LlvmEmitter().Emit(Dense(48, 9), TargetOf(IsaLevel::kAvx2));
+  const auto& kernel = std::get<EmittedKernel>(emitted);
+  const auto of_tile = [](const Loop& loop) { return loop.name == "micro 6x1 packed"; };
+  const auto loop = std::find_if(kernel.loops.begin(), kernel.loops.end(), of_tile);
+  ASSERT_NE(loop, kernel.loops.end());
+  EXPECT_EQ(loop->multiplies, 2 * 12);
+  EXPECT_GT(loop->begin, kernel.entry_offsets[MicroEntry({.rows = 6})]);
+  EXPECT_LT(loop->end, kernel.instruction_bytes);
 }
 
 TEST(LlvmEmitterTest, RejectsWhatItDoesNotServe) {

@@ -6,12 +6,15 @@
 
 #include "compile.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "llvm/ExecutionEngine/JITLink/JITLink.h"
 #include "llvm/ExecutionEngine/JITLink/x86_64.h"
 #include "llvm/ExecutionEngine/Orc/CompileUtils.h"
 #include "llvm/MC/TargetRegistry.h"
+#include "llvm/Object/ELFObjectFile.h"
+#include "llvm/Support/Endian.h"
 #include "llvm/Support/TargetSelect.h"
 
 namespace clikart::codegen::llvm_module {
@@ -87,6 +90,8 @@ llvm::Error Complaint(const llvm::Twine& text) {
 
 llvm::Error CheckRelative(jitlink::LinkGraph& graph) {
   for (jitlink::Block* const block : graph.blocks()) {
+    // What describes the code is not part of the image.
+    if (block->getSection().getMemLifetime() == llvm::orc::MemLifetime::NoAlloc) continue;
     for (const jitlink::Edge& edge : block->edges()) {
       if (edge.getTarget().isDefined() && IsRelative(edge.getKind())) continue;
       const llvm::StringRef name = edge.getTarget().hasName() ? edge.getTarget().getName() : "a place of its own";
@@ -123,6 +128,42 @@ class LinkContext final : public jitlink::JITLinkContext {
   std::string& complaint_;
 };
 
+// Where a conditional jump at the end of [begin, end) leads to, or -1.
+int64_t JumpTarget(llvm::ArrayRef<uint8_t> code, int64_t end) {
+  using llvm::support::endian::read32le;
+  if (end >= 2 && (code[end - 2] & 0xf0) == 0x70) {
+    const int64_t target = end + static_cast<int8_t>(code[end - 1]);
+    if (target >= 0 && target < end) return target;
+  }
+  if (end >= 6 && code[end - 6] == 0x0f && (code[end - 5] & 0xf0) == 0x80) {
+    return end + static_cast<int32_t>(read32le(&code[end - 4]));
+  }
+  return -1;
+}
+
+// LLVM says where blocks begin and end; the loops among them are those that jump to their own beginning.
+llvm::Error FindLoops(llvm::MemoryBufferRef object, Image& image) {
+  auto file = llvm::object::ObjectFile::createELFObjectFile(object);
+  if (!file) return file.takeError();
+  auto functions = llvm::cast<llvm::object::ELFObjectFileBase>(**file).readBBAddrMap();
+  if (!functions) return functions.takeError();
+  for (const llvm::object::BBAddrMap& function : *functions) {
+    const auto name = std::find_if(image.symbols.begin(), image.symbols.end(), [&](const auto& symbol) {
+      return symbol.second == static_cast<int64_t>(function.getFunctionAddress());
+    });
+    if (name == image.symbols.end()) continue;
+    for (const llvm::object::BBAddrMap::BBRangeEntry& range : function.BBRanges) {
+      for (const llvm::object::BBAddrMap::BBEntry& block : range.BBEntries) {
+        const auto begin = static_cast<int64_t>(range.BaseAddress + block.Offset);
+        const int64_t end = begin + block.Size;
+        if (end > static_cast<int64_t>(image.instruction_bytes) || JumpTarget(image.bytes, end) != begin) continue;
+        image.loops.push_back({static_cast<int32_t>(begin), static_cast<int32_t>(end), name->first});
+      }
+    }
+  }
+  return llvm::Error::success();
+}
+
 const llvm::Target& X86() {
   static const llvm::Target* const target = [] {
     LLVMInitializeX86TargetInfo();
@@ -140,6 +181,7 @@ const llvm::Target& X86() {
 std::unique_ptr<llvm::TargetMachine> MakeTargetMachine(const Isa& isa) {
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  options.BBAddrMap = true;  // for FindLoops
   return std::unique_ptr<llvm::TargetMachine>(X86().createTargetMachine(kTriple, "x86-64", isa.features, options,
                                                                         llvm::Reloc::PIC_, llvm::CodeModel::Small,
                                                                         llvm::CodeGenOptLevel::Default, /*JIT=*/true));
@@ -155,6 +197,7 @@ llvm::Expected<Image> Compile(llvm::Module& module, llvm::TargetMachine& machine
   // All of it happens in this call: nothing is looked up outside, and the memory is at hand.
   jitlink::link(std::move(*graph), std::make_unique<LinkContext>(image, complaint));
   if (!complaint.empty()) return Complaint(complaint);
+  if (llvm::Error error = FindLoops((*object)->getMemBufferRef(), image)) return error;
   return image;
 }
 

@@ -13,10 +13,17 @@
 
 namespace clikart::codegen::llvm_module {
 
+// A block of code that jumps to its own beginning, in byte offsets.
+struct BlockLoop {
+  int32_t begin, end;
+  std::string function;
+};
+
 struct Image {
   std::vector<uint8_t> bytes;  // instructions, then the constants that they read
   size_t instruction_bytes = 0;
-  std::map<std::string, int32_t> symbols;  // of the entries, by offset
+  std::map<std::string, int32_t> symbols;  // of functions: their offsets
+  std::vector<BlockLoop> loops;
 };
 
 // A code generator for exactly the features of `isa`.

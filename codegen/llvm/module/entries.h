@@ -36,8 +36,8 @@ Value* MultiplyAdd(KernelBuilder& build, Multiply multiply, Value* x, Value* w, 
 // A function that multiplies any shape of tile, and a call of it for the k steps from `first` on.
 llvm::Function* BuildAnyTile(KernelBuilder& build, const std::string& name, const Packing& weights);
 void CallAnyTile(KernelBuilder& build, llvm::Function* any_tile, int rows, int panels, Value* first);
-// `any_tile` is for the same weights.
-void BuildMicro(KernelBuilder& build, int rows, int panels, const Packing& weights, llvm::Function* any_tile);
+// `any_tile` is for the same weights. Answers the multiplications in a turn of the loop.
+int BuildMicro(KernelBuilder& build, int rows, int panels, const Packing& weights, llvm::Function* any_tile);
 // Codes become unsigned: int8 ones are moved up by 128.
 void BuildStageCodes(KernelBuilder& build, ir::DType x, Multiply multiply);
 void BuildStage(KernelBuilder& build, ir::DType x, ir::Access access);

@@ -27,7 +27,7 @@ class Micro {
         vectors_(static_cast<int>(ir::kPanelLanes) / build.lanes()),
         row_pointers_((rows + kRowsPerPointer - 1) / kRowsPerPointer) {}
 
-  void Build() {
+  int Build() {
     stride_ = build_.IntArgument(offsetof(MicroArgs, a_stride));
     b_stride_ = build_.IntArgument(offsetof(MicroArgs, b_stride));
     llvm::Type* const type = AccumulatorType(build_, weights_.multiply);
@@ -45,12 +45,14 @@ class Micro {
     const int unroll = rows_ >= kUnrolledRows ? std::max(kUnroll, weights_.interleave) : weights_.interleave;
     state = Repeat(state, unroll);
     EachPlace([&](Value* place, int i) { build_.StoreVector(state[first_accumulator() + i], place); });
-    if (unroll == 1) return;
+    const int multiplies = rows_ * panels_ * vectors_ * unroll;
+    if (unroll == 1) return multiplies;
     build_.When(build_.IsPositive(state[kLeft]), {}, [&](const Values&) {
       Value* const depth = build_.IntArgument(offsetof(MicroArgs, depth));
       CallAnyTile(build_, any_tile_, rows_, panels_, build_.CreateSub(depth, state[kLeft]));
       return Values{};
     });
+    return multiplies;
   }
 
  private:
@@ -169,8 +171,8 @@ class Micro {
 
 }  // namespace
 
-void BuildMicro(KernelBuilder& build, int rows, int panels, const Packing& weights, llvm::Function* any_tile) {
-  Micro(build, rows, panels, weights, any_tile).Build();
+int BuildMicro(KernelBuilder& build, int rows, int panels, const Packing& weights, llvm::Function* any_tile) {
+  return Micro(build, rows, panels, weights, any_tile).Build();
 }
 
 }  // namespace clikart::codegen::llvm_module

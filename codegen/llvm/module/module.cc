@@ -1,10 +1,12 @@
 // The shared object's one exported function: a request in, a kernel's bytes out.
 
 #include <algorithm>
+#include <map>
 #include <span>
 #include <string>
 
 #include "../llvm_api.h"
+#include "absl/strings/str_cat.h"
 #include "clikart/ir/kernel_spec.h"
 #include "clikart/ir/panel_layout.h"
 #include "compile.h"
@@ -17,32 +19,56 @@ namespace {
 // Builds entries of one kernel.
 class Entries {
  public:
+  // What an entry's loop is called, and the multiplications in a turn of it.
+  struct Label {
+    std::string name;
+    int multiplies = 0;
+  };
+
   // `step`: elements of k that are multiplied at once.
   Entries(llvm::Module& module, const ir::KernelSpec& spec, int step, const Isa& isa)
       : spec_(spec), step_(step), build_(module, isa) {}
 
   void Build(std::span<const MicroKind> kinds) {
-    Entry(kEpilogueEntry, [&] { BuildEpilogue(build_, spec_); });
+    PlainEntry(kEpilogueEntry, "epilogue", [&] { BuildEpilogue(build_, spec_); });
     spec_.contraction == ir::Contraction::kDepthwise ? BuildForDepthwise() : BuildForPanels(kinds);
   }
 
+  // By the entry's symbol.
+  const std::map<std::string, Label>& labels() const { return labels_; }
+
  private:
+  // `body` answers how many multiplications its loop has.
   template <typename Body>
-  void Entry(int number, const Body& body) {
+  void Entry(int number, const std::string& name, const Body& body) {
     build_.BeginEntry(number);
-    body();
+    labels_[EntrySymbol(number)] = {name, body()};
     build_.EndEntry();
+  }
+  // The same for a body without any.
+  template <typename Body>
+  void PlainEntry(int number, const std::string& name, const Body& body) {
+    Entry(number, name, [&] {
+      body();
+      return 0;
+    });
   }
 
   void BuildForDepthwise() {
-    Entry(kDepthwiseEntry, [&] { BuildDepthwise(build_, spec_.x, spec_.w, ir::kPanelLanes); });
+    const auto entry = [&](int number, int lanes) {
+      Entry(number, absl::StrCat("depthwise ", lanes, " lanes"), [&] {
+        BuildDepthwise(build_, spec_.x, spec_.w, lanes);
+        return kDepthwiseRows * ((lanes + build_.lanes() - 1) / build_.lanes());
+      });
+    };
+    entry(kDepthwiseEntry, ir::kPanelLanes);
     const int tail = static_cast<int>(spec_.n % ir::kPanelLanes);
-    if (tail > 0) Entry(kDepthwiseTailEntry, [&] { BuildDepthwise(build_, spec_.x, spec_.w, tail); });
+    if (tail > 0) entry(kDepthwiseTailEntry, tail);
   }
 
   void BuildForPanels(std::span<const MicroKind> kinds) {
     const Multiply multiply = step_ == 4 ? Multiply::kDot : step_ == 2 ? Multiply::kWords : Multiply::kFma;
-    Entry(kStageEntry, [&] {
+    PlainEntry(kStageEntry, "stage", [&] {
       multiply == Multiply::kFma ? BuildStage(build_, spec_.x, spec_.access)
                                  : BuildStageCodes(build_, spec_.x, multiply);
     });
@@ -53,23 +79,23 @@ class Entries {
     const Packing widened{.multiply = multiply};
     if (std::any_of(kinds.begin(), kinds.end(),
                     [](const MicroKind& kind) { return kind.form == WeightForm::kWidened; })) {
-      Entry(kWidenEntry, [&] { BuildWiden(build_, packed); });
+      PlainEntry(kWidenEntry, "widen", [&] { BuildWiden(build_, packed); });
     }
     for (const MicroKind& kind : kinds) {
       const bool is_packed = kind.form == WeightForm::kPacked;
       const Packing& weights = is_packed ? packed : widened;
       llvm::Function*& any_tile = any_tile_[is_packed];
       if (any_tile == nullptr) any_tile = BuildAnyTile(build_, is_packed ? "packed" : "widened", weights);
-      Entry(MicroEntry(kind), [&] {
-        if (build_.lanes() > 4) {
-          BuildMicro(build_, kind.rows, kind.panels, weights, any_tile);
-        } else {
-          CallAnyTile(build_, any_tile, kind.rows, kind.panels, build_.getInt64(0));
-        }
+      const std::string name = absl::StrCat("micro ", kind.rows, "x", kind.panels, is_packed ? " packed" : " widened");
+      Entry(MicroEntry(kind), name, [&] {
+        if (build_.lanes() > 4) return BuildMicro(build_, kind.rows, kind.panels, weights, any_tile);
+        CallAnyTile(build_, any_tile, kind.rows, kind.panels, build_.getInt64(0));
+        return 0;
       });
     }
   }
 
+  std::map<std::string, Label> labels_;
   const ir::KernelSpec& spec_;
   const int step_;
   KernelBuilder build_;
@@ -86,13 +112,19 @@ std::string Emit(const LlvmRequest& request, const LlvmSink& sink) {
   llvm::Module module("kernel", context);
   module.setTargetTriple(machine->getTargetTriple().str());
   module.setDataLayout(machine->createDataLayout());
-  Entries(module, *spec, request.step, isa).Build({request.micro_kinds, request.micro_kind_count});
+  Entries entries(module, *spec, request.step, isa);
+  entries.Build({request.micro_kinds, request.micro_kind_count});
 
   llvm::Expected<Image> image = Compile(module, *machine);
   if (!image) return llvm::toString(image.takeError());
   for (int number = 0; number < kMaxEntries; ++number) {
     const auto found = image->symbols.find(EntrySymbol(number));
     if (found != image->symbols.end()) sink.entry(sink.context, number, found->second);
+  }
+  for (const BlockLoop& loop : image->loops) {
+    const auto label = entries.labels().find(loop.function);
+    if (label == entries.labels().end()) continue;
+    sink.loop(sink.context, label->second.name.c_str(), loop.begin, loop.end, label->second.multiplies);
   }
   sink.code(sink.context, image->bytes.data(), image->bytes.size(), image->instruction_bytes);
   return {};
