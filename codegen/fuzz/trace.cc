@@ -54,7 +54,8 @@ void RunStepped(const KernelImage& kernel, const TileArgs& args) {
 std::vector<int64_t> RowCounts(const ir::KernelSpec& spec, const Schedule& schedule) {
   if (spec.activation != ir::Activation::kNone || spec.access != ir::Access::kDense) return {2};
   std::vector<int64_t> all;
-  for (int64_t rows = 1; rows <= schedule.row_block; ++rows) all.push_back(rows);
+  // Beyond 16 rows a register tile is two tile registers, and its rows are a number rather than code.
+  for (int64_t rows = 1; rows <= std::min<int64_t>(schedule.row_block, 17); ++rows) all.push_back(rows);
   if (schedule.few_rows > 0) all.push_back(schedule.few_rows + 1);
   return all;
 }
