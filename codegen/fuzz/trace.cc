@@ -56,7 +56,8 @@ std::vector<int64_t> RowCounts(const ir::KernelSpec& spec, const Schedule& sched
   std::vector<int64_t> all;
   // Beyond 16 rows a register tile is two tile registers, and its rows are a number rather than code.
   for (int64_t rows = 1; rows <= std::min<int64_t>(schedule.row_block, 17); ++rows) all.push_back(rows);
-  if (schedule.few_rows > 0) all.push_back(schedule.few_rows + 1);
+  constexpr int64_t kMany = 1000;  // beyond, weights are never widened
+  if (schedule.few_rows > 0 && schedule.few_rows < kMany) all.push_back(schedule.few_rows + 1);
   return all;
 }
 
