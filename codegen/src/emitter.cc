@@ -16,8 +16,6 @@ ReasonText TextOf(RejectReason reason) {
       return {"contraction_kind", "the emitter does not serve this kind of weights"};
     case RejectReason::kDataType:
       return {"data_type", "the emitter does not serve this data type"};
-    case RejectReason::kProduct:
-      return {"product", "the emitter does not multiply with this instruction"};
     case RejectReason::kCodeTooLarge:
       return {"code_too_large", "the generated code does not fit its buffer"};
     case RejectReason::kNoLlvm:

@@ -221,25 +221,11 @@ class Tile {
   int64_t Int32Steps() const { return kInt32Block / kernel_.schedule.step; }
 
   void Finish(int64_t panel, std::byte* c) const {
-    const int64_t column = (args_.first_panel + panel) * layout_.OutputsPerPanel();
-    EpilogueArgs epilogue;
-    epilogue.c = c;
-    if (args_.bias != nullptr) epilogue.bias = args_.bias + column;
-    epilogue.y = args_.y + column * static_cast<int64_t>(ir::SizeOf(kernel_.spec.y));
-    epilogue.y_stride = args_.y_stride;
-    epilogue.rows = args_.rows;
-    epilogue.columns = std::min(layout_.OutputsPerPanel(), layout_.outputs() - column);
-    if (args_.integer != nullptr) {
-      auto* const terms = reinterpret_cast<PanelTerms*>(args_.scratch + scratch_.terms_at());
-      *terms = TermsOf(kernel_.spec, *args_.integer, args_.first_panel + panel, epilogue.bias);
-      epilogue.terms = terms;
-      epilogue.requantization = RequantizationOf(kernel_.spec, *args_.integer);
-      if (wide_) {
-        RoundSums(kernel_.spec, *args_.integer, args_.first_panel + panel, SumsOf(panel), args_.rows,
-                  reinterpret_cast<float*>(c));
-      }
+    if (wide_) {
+      RoundSums(kernel_.spec, *args_.integer, args_.first_panel + panel, SumsOf(panel), args_.rows,
+                reinterpret_cast<float*>(c));
     }
-    Call(kEpilogueEntry, epilogue);
+    Call(kEpilogueEntry, EpilogueOf(kernel_, args_, panel, c, args_.scratch + scratch_.terms_at()));
   }
 
   const KernelImage& kernel_;
@@ -270,6 +256,26 @@ std::vector<MicroKind> MicroKinds(const ir::KernelSpec& spec, const Schedule& sc
   }
   for (int64_t rows = fewest; rows <= schedule.row_block; ++rows) add(WeightForm::kWidened, rows, schedule.panel_block);
   return kinds;
+}
+
+EpilogueArgs EpilogueOf(const KernelImage& kernel, const TileArgs& args, int64_t panel, const std::byte* c,
+                        std::byte* terms) {
+  const ir::PanelLayout layout = ir::LayoutOf(kernel.spec);
+  const int64_t column = (args.first_panel + panel) * layout.OutputsPerPanel();
+  EpilogueArgs epilogue;
+  epilogue.c = c;
+  if (args.bias != nullptr) epilogue.bias = args.bias + column;
+  epilogue.y = args.y + column * static_cast<int64_t>(ir::SizeOf(kernel.spec.y));
+  epilogue.y_stride = args.y_stride;
+  epilogue.rows = args.rows;
+  epilogue.columns = std::min(layout.OutputsPerPanel(), layout.outputs() - column);
+  if (args.integer != nullptr) {
+    auto* const own = reinterpret_cast<PanelTerms*>(terms);
+    *own = TermsOf(kernel.spec, *args.integer, args.first_panel + panel, epilogue.bias);
+    epilogue.terms = own;
+    epilogue.requantization = RequantizationOf(kernel.spec, *args.integer);
+  }
+  return epilogue;
 }
 
 void RunPanels(const KernelImage& kernel, const TileArgs& args) {

@@ -101,6 +101,10 @@ static_assert(MicroEntry({WeightForm::kWidened, kMostTileRows, kMostTilePanels})
 // Those that a kernel of that schedule needs.
 std::vector<MicroKind> MicroKinds(const ir::KernelSpec& spec, const Schedule& schedule);
 
+// For panel `panel` of a call, whose accumulators are at `c`. Integer contractions have their terms at `terms`.
+EpilogueArgs EpilogueOf(const KernelImage& kernel, const TileArgs& args, int64_t panel, const std::byte* c,
+                        std::byte* terms);
+
 // TileFunction of every emitter that provides these entries.
 void RunPanels(const KernelImage& kernel, const TileArgs& args);
 

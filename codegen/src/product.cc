@@ -1,12 +1,23 @@
 #include "clikart/codegen/product.h"
 
 namespace clikart::codegen {
+namespace {
+
+// One whole row of a matrix tile; a shorter depth would multiply zeros for the most part.
+constexpr int64_t kFewestTileSteps = 32;
+
+}  // namespace
 
 ir::Product ProductFor(const ir::KernelSpec& spec, const Target& target, MathMode math) {
   if (math == MathMode::kExact || spec.contraction != ir::Contraction::kFloat || spec.x != spec.w) {
     return ir::Product::kFma;
   }
-  if (spec.x == ir::DType::kBFloat16 && target.Has(Feature::kAvx512Bf16)) return ir::Product::kDotBf16;
+  const bool tiles = spec.depth() >= kFewestTileSteps;
+  if (spec.x == ir::DType::kBFloat16) {
+    if (tiles && target.Has(Feature::kAmxBf16)) return ir::Product::kTileBf16;
+    if (target.Has(Feature::kAvx512Bf16)) return ir::Product::kDotBf16;
+  }
+  if (spec.x == ir::DType::kFloat16 && tiles && target.Has(Feature::kAmxFp16)) return ir::Product::kTileF16;
   return ir::Product::kFma;
 }
 

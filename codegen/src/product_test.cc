@@ -46,5 +46,45 @@ TEST(ProductFor, FollowsTypesTargetAndMath) {
   }
 }
 
+ir::KernelSpec Spec(DType dtype, int64_t k) {
+  ir::KernelSpec spec;
+  spec.n = 16;
+  spec.k = k;
+  spec.x = spec.w = dtype;
+  return spec;
+}
+
+TEST(ProductFor, TilesMultiplyWhereTheTargetHasThemAndTheDepthFillsThem) {
+  const Target spr = Detect(SapphireRapids(), kWidestIsa), gnr = Detect(GraniteRapids(), kWidestIsa);
+  const ir::KernelSpec bf16 = Spec(DType::kBFloat16, 32), f16 = Spec(DType::kFloat16, 32);
+  EXPECT_EQ(ProductFor(bf16, spr, MathMode::kNative), ir::Product::kTileBf16);
+  EXPECT_EQ(ProductFor(bf16, gnr, MathMode::kNative), ir::Product::kTileBf16);
+  EXPECT_EQ(ProductFor(f16, spr, MathMode::kNative), ir::Product::kFma);
+  EXPECT_EQ(ProductFor(f16, gnr, MathMode::kNative), ir::Product::kTileF16);
+  EXPECT_EQ(ProductFor(bf16, gnr, MathMode::kExact), ir::Product::kFma);
+  EXPECT_EQ(ProductFor(f16, gnr, MathMode::kExact), ir::Product::kFma);
+  EXPECT_EQ(ProductFor(Spec(DType::kFloat32, 64), gnr, MathMode::kNative), ir::Product::kFma);
+  EXPECT_EQ(ProductFor(Spec(DType::kBFloat16, 31), gnr, MathMode::kNative), ir::Product::kDotBf16);
+  EXPECT_EQ(ProductFor(Spec(DType::kFloat16, 31), gnr, MathMode::kNative), ir::Product::kFma);
+  ir::KernelSpec conv = Spec(DType::kBFloat16, 4);
+  conv.access = ir::Access::kIndirect;
+  conv.taps = 9;
+  EXPECT_EQ(ProductFor(conv, gnr, MathMode::kNative), ir::Product::kTileBf16);
+}
+
+// A spec resolved for any CPU is one that Verify takes: product and interleave go together.
+TEST(ProductFor, FitsTheInterleave) {
+  for (const IsaLevel level : AllIsaLevels()) {
+    for (const MathMode math : {MathMode::kNative, MathMode::kExact}) {
+      for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+        ir::KernelSpec spec = Spec(dtype, 100);
+        spec.interleave = InterleaveFor(spec.contraction, spec.w, TargetOf(level), math);
+        spec.product = ProductFor(spec, TargetOf(level), math);
+        EXPECT_TRUE(spec.Verify().ok()) << spec.Verify();
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace clikart::codegen

@@ -6,6 +6,7 @@
 #include "depthwise_driver.h"
 #include "integer_sums.h"
 #include "panel_driver.h"
+#include "tile_driver.h"
 #include "tile_scratch.h"
 
 namespace clikart::codegen {
@@ -91,6 +92,7 @@ Schedule MakeSchedule(const ir::KernelSpec& spec, const RegisterTile& tile) {
 
 int64_t ScratchBytes(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t panels) {
   if (spec.contraction == ir::Contraction::kDepthwise) return DepthwiseScratch(spec, panels).bytes();
+  if (schedule.matrix_rows > 0) return TileScratchBytes(spec, schedule, rows, panels);
   // The largest of the tiles that have no more rows: few rows keep their whole depth.
   int64_t bytes = TileScratch(spec, schedule, rows, panels).bytes();
   for (const int64_t fewer : {schedule.row_block, schedule.few_rows}) {

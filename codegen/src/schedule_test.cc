@@ -1,6 +1,7 @@
 #include "clikart/codegen/schedule.h"
 
 #include "gtest/gtest.h"
+#include "tile_driver.h"
 
 namespace clikart::codegen {
 namespace {
@@ -26,6 +27,26 @@ TEST(Schedule, ScratchOfTheLargestTileServesAll) {
         }
       }
     }
+}
+
+TEST(Schedule, ScratchOfTheLargestCallOfTilesServesAll) {
+  for (const ir::DType dtype : {ir::DType::kBFloat16, ir::DType::kInt8}) {
+    for (const int64_t depth : {0, 1, 64, 65, 512, 1024, 5000}) {
+      ir::KernelSpec spec;
+      spec.n = 1000;
+      spec.k = depth;
+      spec.x = spec.w = dtype;
+      spec.interleave = 4 / static_cast<int>(ir::SizeOf(dtype));
+      const Schedule schedule = MakeTileSchedule(spec);
+      int64_t before = 0;
+      for (int64_t rows = 1; rows <= 270; ++rows) {
+        const int64_t bytes = ScratchBytes(spec, schedule, rows, 4);
+        EXPECT_GE(bytes, before) << rows << " rows of " << spec.ToString();
+        EXPECT_GE(ScratchBytes(spec, schedule, rows, 5), bytes) << rows << " rows of " << spec.ToString();
+        before = bytes;
+      }
+    }
+  }
 }
 
 }  // namespace

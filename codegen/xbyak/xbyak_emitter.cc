@@ -3,14 +3,19 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "amx/amx_kernel.h"
 #include "avx2/avx2_code.h"
 #include "avx512/avx512_code.h"
 #include "clikart/ir/panel_layout.h"
 #include "depthwise_driver.h"
 #include "panel_driver.h"
+#include "tile_driver.h"
 #include "tile_scratch.h"
 
 namespace clikart::codegen {
@@ -28,8 +33,8 @@ struct Form {
   Multiply multiply;
 };
 
-template <typename Code>
-std::unique_ptr<KernelCode> Make(std::span<uint8_t> buffer) {
+template <typename Code, typename Base = KernelCode>
+std::unique_ptr<Base> Make(std::span<uint8_t> buffer) {
   return std::make_unique<Code>(buffer);
 }
 
@@ -52,14 +57,17 @@ constexpr Form kIntegerForms[] = {
     {Feature::kAvx2, &Make<Avx2Code>, WithDepth(kAvx2Tile, 2), Multiply::kWords},
 };
 
-const Form* FormFor(const ir::KernelSpec& spec, const Target& target) {
-  std::span<const Form> forms = kFloatForms;
-  if (spec.contraction == ir::Contraction::kInteger) forms = kIntegerForms;
-  if (spec.product == ir::Product::kDotBf16) forms = kDotBf16Forms;
-  for (const Form& form : forms) {
-    if (target.Has(form.feature)) return &form;
+// Vectors of the spec's product, best first; none for products of matrix tiles.
+std::span<const Form> FormsFor(const ir::KernelSpec& spec) {
+  if (spec.contraction == ir::Contraction::kInteger) return kIntegerForms;
+  switch (spec.product) {
+    case ir::Product::kFma:
+      return kFloatForms;
+    case ir::Product::kDotBf16:
+      return kDotBf16Forms;
+    default:
+      return {};
   }
-  return nullptr;
 }
 
 class XbyakKernels final : public Emitter {
@@ -100,6 +108,27 @@ void AssemblePanels(const Form& form, KernelCode& code, EmittedKernel& kernel) {
   }
 }
 
+// Lets `assemble` write the entries of kernel.spec with the code that `make` makes, and puts that into the kernel.
+template <typename Code, typename Entries>
+std::variant<EmittedKernel, Rejection> Assemble(EmittedKernel kernel, std::unique_ptr<Code> (*make)(std::span<uint8_t>),
+                                                const Entries& assemble) {
+  const auto memory = std::make_unique_for_overwrite<uint8_t[]>(kCodeBytes + kCodeAlignment);
+  void* start = memory.get();
+  size_t space = kCodeBytes + kCodeAlignment;
+  std::align(kCodeAlignment, kCodeBytes, start, space);
+  const std::span<uint8_t> buffer(static_cast<uint8_t*>(start), kCodeBytes);
+  const std::unique_ptr<Code> code = make(buffer);
+  assemble(*code, kernel);
+  const size_t size = code->Finish();
+  if (size == 0) {
+    return Rejection{RejectReason::kCodeTooLarge, absl::StrCat("the code does not fit ", kCodeBytes, " bytes")};
+  }
+  kernel.code.assign(buffer.begin(), buffer.begin() + size);
+  kernel.instruction_bytes = code->instruction_bytes();
+  kernel.loops = code->loops();
+  return kernel;
+}
+
 std::variant<EmittedKernel, Rejection> XbyakKernels::Emit(const ir::KernelSpec& spec, const Target& target) const {
   const bool depthwise = spec.contraction == ir::Contraction::kDepthwise;
   const bool integer = spec.contraction == ir::Contraction::kInteger;
@@ -113,39 +142,30 @@ std::variant<EmittedKernel, Rejection> XbyakKernels::Emit(const ir::KernelSpec& 
                        absl::StrCat(std::string(ir::Name(dtype)), ", and this emitter takes float types")};
     }
   }
-  if (spec.product != ir::Product::kFma && spec.product != ir::Product::kDotBf16) {
-    return Rejection{RejectReason::kProduct, absl::StrCat(std::string(ir::Name(spec.product)),
-                                                          ", and this emitter multiplies with fma or vdpbf16ps")};
-  }
-  const Form* const form = FormFor(spec, target);
-  if (form == nullptr) {
-    return Rejection{RejectReason::kIsaTooOld, absl::StrCat("the target is ", target.ToString(),
-                                                            ", and this emitter needs avx2 (AVX2, FMA, F16C)")};
-  }
-
   EmittedKernel kernel;
   kernel.spec = spec;
-  kernel.schedule = MakeSchedule(spec, form->tile);
   kernel.emitter = name();
-  kernel.isa = LevelOf(form->feature);
   kernel.entry_offsets.fill(-1);
-  kernel.run = depthwise ? &RunDepthwise : &RunPanels;
-
-  const auto memory = std::make_unique_for_overwrite<uint8_t[]>(kCodeBytes + kCodeAlignment);
-  void* start = memory.get();
-  size_t space = kCodeBytes + kCodeAlignment;
-  std::align(kCodeAlignment, kCodeBytes, start, space);
-  const std::span<uint8_t> buffer(static_cast<uint8_t*>(start), kCodeBytes);
-  const std::unique_ptr<KernelCode> code = form->make(buffer);
-  (depthwise ? AssembleDepthwise : AssemblePanels)(*form, *code, kernel);
-  const size_t size = code->Finish();
-  if (size == 0) {
-    return Rejection{RejectReason::kCodeTooLarge, absl::StrCat("the code does not fit ", kCodeBytes, " bytes")};
+  const std::optional<Feature> tiles = TileFeature(spec);
+  if (tiles && target.Has(*tiles)) {
+    kernel.schedule = MakeTileSchedule(spec);
+    kernel.isa = LevelOf(*tiles);
+    kernel.run = &RunTiles;
+    return Assemble(std::move(kernel), &Make<AmxCode, AmxCode>, AssembleTiles);
   }
-  kernel.code.assign(buffer.begin(), buffer.begin() + size);
-  kernel.instruction_bytes = code->instruction_bytes();
-  kernel.loops = code->loops();
-  return kernel;
+  const std::span<const Form> forms = FormsFor(spec);
+  const auto form = std::find_if(forms.begin(), forms.end(), [&](const Form& f) { return target.Has(f.feature); });
+  if (form == forms.end()) {
+    const Feature needed = forms.empty() ? *tiles : forms.back().feature;
+    return Rejection{RejectReason::kIsaTooOld, absl::StrCat("the target is ", target.ToString(),
+                                                            ", and this kernel needs ", std::string(Name(needed)))};
+  }
+  kernel.schedule = MakeSchedule(spec, form->tile);
+  kernel.isa = LevelOf(form->feature);
+  kernel.run = depthwise ? &RunDepthwise : &RunPanels;
+  return Assemble(std::move(kernel), form->make, [&](KernelCode& code, EmittedKernel& assembled) {
+    (depthwise ? AssembleDepthwise : AssemblePanels)(*form, code, assembled);
+  });
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace clikart::codegen {
 // brought to a register serves two of the chains, so that loads stay well below the fmas.
 inline constexpr RegisterTile kAvx512Tile{.rows = 14, .panels = 2};
 
-class Avx512Code final : public KernelCode {
+class Avx512Code : public KernelCode {
  public:
   explicit Avx512Code(std::span<uint8_t> buffer) : KernelCode(buffer, 32, 16) {}
 

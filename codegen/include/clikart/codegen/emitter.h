@@ -19,7 +19,6 @@ enum class RejectReason : uint8_t {
   kIsaTooOld,        // the CPU (or CLIKART_MAX_ISA) lacks what the emitter needs
   kContractionKind,  // weight-only or integer contraction
   kDataType,
-  kProduct,  // the spec asks for an instruction that the emitter does not multiply with
   kCodeTooLarge,
   kNoLlvm,            // the shared object of the LLVM emitter was not found, or is not of this build
   kLlvmFailed,        // LLVM compiled the kernel to something that cannot be used

@@ -20,6 +20,7 @@ struct Schedule {
   int64_t few_rows = 0;     // up to this many rows weights are decoded in registers
   int64_t row_block = 1;    // rows of a register tile
   int64_t panel_block = 1;  // panels of a register tile
+  int64_t matrix_rows = 0;  // of a matrix tile; 0: the accumulators are vectors
   int64_t step = 1;         // elements of k that are multiplied at once: a step of what follows
   int64_t depth_block = 0;  // steps between two stores of the accumulators
   int64_t tile_rows = 0;    // most rows a tile should have
@@ -33,9 +34,13 @@ struct ScheduleField {
   int64_t Schedule::* value;
 };
 inline constexpr ScheduleField kScheduleFields[] = {
-    {"few_rows", &Schedule::few_rows},       {"row_block", &Schedule::row_block},
-    {"panel_block", &Schedule::panel_block}, {"step", &Schedule::step},
-    {"depth_block", &Schedule::depth_block}, {"tile_rows", &Schedule::tile_rows},
+    {"few_rows", &Schedule::few_rows},
+    {"row_block", &Schedule::row_block},
+    {"panel_block", &Schedule::panel_block},
+    {"matrix_rows", &Schedule::matrix_rows},
+    {"step", &Schedule::step},
+    {"depth_block", &Schedule::depth_block},
+    {"tile_rows", &Schedule::tile_rows},
     {"tile_panels", &Schedule::tile_panels},
 };
 static_assert(sizeof(Schedule) == std::size(kScheduleFields) * sizeof(int64_t), "a field is not listed");

@@ -1,0 +1,27 @@
+// The AMX backend: products of matrix tiles, and AVX-512 for all that is done to their accumulators.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "../avx512/avx512_code.h"
+#include "clikart/ir/kernel_spec.h"
+#include "tile_driver.h"
+
+namespace clikart::codegen {
+
+class AmxCode final : public Avx512Code {
+ public:
+  using Avx512Code::Avx512Code;
+
+  // Each assembles one entry of tile_driver.h and answers its offset.
+  int32_t Configure();
+  int32_t Release();
+  int32_t Product(const ir::KernelSpec& spec, int row_tiles, int panels, TileAhead ahead);
+
+ private:
+  // c += a * b, as the types of `spec` have it.
+  void Multiply(const ir::KernelSpec& spec, const Xbyak::Tmm& c, const Xbyak::Tmm& a, const Xbyak::Tmm& b);
+};
+
+}  // namespace clikart::codegen
