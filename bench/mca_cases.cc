@@ -32,6 +32,7 @@ std::vector<McaCase> McaCases() {
   constexpr McaGoals kNone;
   constexpr McaGoals kFma{.share = 95, .products = {}};
   constexpr McaGoals kDot{.share = 90, .products = {}};
+  constexpr McaGoals kTiles{.share = {}, .products = 1};
   return {
       Float(DType::kFloat32, IsaLevel::kAvx2, kNone),
       Float(DType::kFloat16, IsaLevel::kAvx2, kNone),
@@ -40,9 +41,11 @@ std::vector<McaCase> McaCases() {
       Float(DType::kFloat16, IsaLevel::kAvx512, kNone),
       Float(DType::kBFloat16, IsaLevel::kAvx512, kNone),
       Float(DType::kBFloat16, IsaLevel::kAvx512Bf16, kDot),
+      Float(DType::kBFloat16, IsaLevel::kAmx, kTiles),
       Integer(IsaLevel::kAvx2, kNone),
       Integer(IsaLevel::kAvxVnni, kDot),
       Integer(IsaLevel::kAvx512Vnni, kDot),
+      Integer(IsaLevel::kAmx, kTiles),
   };
 }
 
