@@ -6,13 +6,14 @@
 #include "absl/strings/str_cat.h"
 #include "cases.h"
 #include "clikart/codegen/emitter.h"
+#include "clikart/codegen/product.h"
 
 namespace clikart::bench {
 
 void MeasureEmission(const Context& context) {
   context.report.Section("Generating code (xbyak, microseconds)");
   const codegen::Emitter* const emitter = codegen::FindEmitter("xbyak");
-  const codegen::Target target = codegen::TargetOf(codegen::IsaLevel::kAvx2);
+  const codegen::Target target = codegen::TargetOf(codegen::IsaLevel::kAvx512);
   double slowest = 0;
   std::string slowest_name;
   for (const ir::Activation activation : ir::AllActivations()) {
@@ -27,6 +28,7 @@ void MeasureEmission(const Context& context) {
         spec.y = w;
         spec.x = w;
         spec.activation = activation;
+        spec.interleave = codegen::InterleaveFor(spec.contraction, w, target, codegen::MathMode::kExact);
         spec.bias = spec.gated() ? ir::BiasKind::kNone : ir::BiasKind::kFloat32;
         std::vector<double> seconds;
         for (int i = 0; i < context.rounds; ++i) {

@@ -104,7 +104,8 @@ void AssemblePanels(const Form& form, KernelCode& code, EmittedKernel& kernel) {
   if (!packed.whole() && kernel.schedule.few_rows != kDecodesAlways) entries[kWidenEntry] = code.Widen(packed);
   for (const MicroKind& kind : MicroKinds(spec, kernel.schedule)) {
     const Packing weights = kind.form == WeightForm::kPacked ? packed : Packing{};
-    entries[MicroEntry(kind)] = code.Micro({kind.rows, kind.panels, weights, kind.form, form.multiply});
+    const bool unrolls = kind.panels >= kernel.schedule.panel_block;
+    entries[MicroEntry(kind)] = code.Micro({kind.rows, kind.panels, weights, kind.form, form.multiply, unrolls});
   }
 }
 

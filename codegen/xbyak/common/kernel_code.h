@@ -40,6 +40,7 @@ struct MicroShape {
   Packing weights;
   WeightForm form = WeightForm::kPacked;
   Multiply multiply = Multiply::kFma;
+  bool unrolls = true;  // else steps go one by one: for what is left beside register tiles
 };
 
 class KernelCode : public Assembler {

@@ -36,7 +36,7 @@ VectorPlan PlanVectors(const MicroShape& shape, int halves, int free) {
 
 int32_t KernelCode::Micro(const MicroShape& shape) {
   const int32_t entry = Begin();
-  const auto& [rows, panels, weights, form, operation] = shape;
+  const auto& [rows, panels, weights, form, operation, unrolls] = shape;
   const Multiply multiply = operation;
   const int depth_bytes = weights.DepthBytes();
   const int interleave = weights.interleave;
@@ -157,20 +157,22 @@ int32_t KernelCode::Micro(const MicroShape& shape) {
 
   // No register counts: where b is says how much is left.
   const Reg64 at_weights = b.bases[0];
-  cmp(at_weights, Argument(offsetof(MicroArgs, unrolled_end)));
-  jae(rest, T_NEAR);
-  align(32);
-  L(unrolled);
-  const size_t unrolled_at = getSize();
-  for (int step = 0; step < kUnroll; ++step) {
-    prefetch(step);
-    accumulate(step);
+  if (unrolls) {
+    cmp(at_weights, Argument(offsetof(MicroArgs, unrolled_end)));
+    jae(rest, T_NEAR);
+    align(32);
+    L(unrolled);
+    const size_t unrolled_at = getSize();
+    for (int step = 0; step < kUnroll; ++step) {
+      prefetch(step);
+      accumulate(step);
+    }
+    advance(kUnroll);
+    for (const Reg64& base : ahead.bases) add(base, Argument(offsetof(MicroArgs, prefetch_step)));
+    cmp(at_weights, Argument(offsetof(MicroArgs, unrolled_end)));
+    jb(unrolled, T_NEAR);
+    EndLoop(name, unrolled_at, kUnroll * multiplies);
   }
-  advance(kUnroll);
-  for (const Reg64& base : ahead.bases) add(base, Argument(offsetof(MicroArgs, prefetch_step)));
-  cmp(at_weights, Argument(offsetof(MicroArgs, unrolled_end)));
-  jb(unrolled, T_NEAR);
-  EndLoop(name, unrolled_at, kUnroll * multiplies);
   L(rest);
   // Whole packed steps, and what is left of the last one.
   cmp(at_weights, Argument(offsetof(MicroArgs, whole_end)));
