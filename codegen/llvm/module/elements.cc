@@ -105,7 +105,6 @@ Value* KernelBuilder::FloatToHalf(Value* value) {
 void KernelBuilder::StoreFirst(Value* elements, Value* to, Value* count) {
   const int lanes = LanesOf(elements);
   if (isa_.masks) {
-    Values numbers;
     std::vector<llvm::Constant*> lane_numbers;
     for (int lane = 0; lane < lanes; ++lane) lane_numbers.push_back(getInt32(lane));
     Value* const counts = CreateVectorSplat(lanes, CreateTrunc(count, getInt32Ty()));
