@@ -1,5 +1,6 @@
 """What surrounds the layers: dispatch counts, the kernel cache's face, warm-up, threads, the GIL."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -227,3 +228,34 @@ def test_a_bad_environment_variable_lists_the_good_values():
     assert run.returncode != 0
     assert "CLIKART_EMITTER" in run.stderr
     assert "xbyak" in run.stderr
+
+
+LEVELS = ["baseline", "sse4", "avx2", "avx_vnni", "avx512", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx"]
+
+
+def under_max_isa(level: str) -> subprocess.CompletedProcess:
+    script = (
+        "import clika_runtime, numpy as np\n"
+        "from clika_runtime import nn\n"
+        "nn.Linear(1, 1, False).bind(weight=np.ones((1, 1), np.float32))(np.ones((1, 1), np.float32))\n"
+        "info = clika_runtime.cpu_info()\n"
+        "print(info['max_isa'], info['isa'], clika_runtime.kernels.list()[0]['isa'])\n"
+    )
+    environment = {**os.environ, "CLIKART_MAX_ISA": level, "CLIKART_CACHE": "memory"}
+    return subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_no_kernel_is_above_max_isa(level):
+    done = under_max_isa(level)
+    assert done.returncode == 0, done.stderr
+    cap, cpu, kernel = done.stdout.split()
+    assert cap == level
+    assert LEVELS.index(kernel) <= LEVELS.index(cpu) <= LEVELS.index(level)
+
+
+def test_an_unknown_max_isa_lists_the_levels():
+    done = under_max_isa("avx1024")
+    assert done.returncode != 0
+    assert "CLIKART_MAX_ISA" in done.stderr
+    assert ", ".join(LEVELS) in done.stderr
