@@ -49,10 +49,12 @@ void RunStepped(const KernelImage& kernel, const TileArgs& args) {
   ClearTrapFlag();
 }
 
-// Each register tile as the only one, and so many rows that weights are widened; what an activation or a table of
-// offsets adds does not depend on the rows.
+// Each register tile as the only one, and so many rows that weights are widened; what an activation, a table of
+// offsets or another type of x adds does not depend on the rows.
 std::vector<int64_t> RowCounts(const ir::KernelSpec& spec, const Schedule& schedule) {
-  if (spec.activation != ir::Activation::kNone || spec.access != ir::Access::kDense) return {2};
+  if (spec.activation != ir::Activation::kNone || spec.access != ir::Access::kDense || spec.x != spec.w) {
+    return {2};
+  }
   std::vector<int64_t> all;
   // Beyond 16 rows a register tile is two tile registers, and its rows are a number rather than code.
   for (int64_t rows = 1; rows <= std::min<int64_t>(schedule.row_block, 17); ++rows) all.push_back(rows);
