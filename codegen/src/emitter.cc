@@ -17,7 +17,7 @@ ReasonText TextOf(RejectReason reason) {
     case RejectReason::kDataType:
       return {"data_type", "the emitter does not serve this data type"};
     case RejectReason::kCodeTooLarge:
-      return {"code_too_large", "the generated code does not fit its buffer"};
+      return {"code_too_large", "the generated code does not fit its buffer or the registers"};
     case RejectReason::kNoLlvm:
       return {"no_llvm", "the shared object of the LLVM emitter cannot be used"};
     case RejectReason::kLlvmFailed:

@@ -122,6 +122,9 @@ std::variant<EmittedKernel, Rejection> Assemble(EmittedKernel kernel, std::uniqu
   assemble(*code, kernel);
   const size_t size = code->Finish();
   if (size == 0) {
+    if (code->out_of_registers()) {
+      return Rejection{RejectReason::kCodeTooLarge, "an entry asks for more registers than this instruction set has"};
+    }
     return Rejection{RejectReason::kCodeTooLarge, absl::StrCat("the code does not fit ", kCodeBytes, " bytes")};
   }
   kernel.code.assign(buffer.begin(), buffer.begin() + size);

@@ -24,6 +24,8 @@ class Assembler : protected Xbyak::CodeGenerator {
   // Writes the constants and answers the size of the whole, or 0 where the buffer did not hold it or
   // something could not be encoded.
   size_t Finish();
+  // An entry asked for more registers than there are: a fault of the backend or of its register tile.
+  bool out_of_registers() const { return out_of_registers_; }
   // Of the whole, after Finish: where the constants begin.
   int64_t instruction_bytes() const { return instruction_bytes_; }
   const std::vector<Loop>& loops() const { return loops_; }

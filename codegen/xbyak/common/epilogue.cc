@@ -15,6 +15,7 @@ int32_t KernelCode::Epilogue(const ir::KernelSpec& spec, const ir::Program& prog
   // A gated panel has eight outputs: gates in one half, ups in the other.
   const int wide = spec.gated() ? std::min(lanes(), static_cast<int>(ir::kPanelLanes) / 2) : lanes();
   const int vector_bytes = wide * static_cast<int>(sizeof(float));
+  constexpr int ups_at = static_cast<int>(ir::kPanelLanes) / 2 * static_cast<int>(sizeof(float));
   const Vector first = Register(0, wide);
   const Vector second = Register(1, wide);
   const Vector result = Register(plan.result, wide);
@@ -53,10 +54,10 @@ int32_t KernelCode::Epilogue(const ir::KernelSpec& spec, const ir::Program& prog
   const size_t row_at = getSize();
   if (integer) {
     LoadSums(spec, first, c_row, bias, second);
-    if (spec.gated()) LoadSums(spec, second, c_row + vector_bytes, bias + vector_bytes, second);
+    if (spec.gated()) LoadSums(spec, second, c_row + ups_at, bias + ups_at, second);
   } else {
     vmovups(first, ptr[c_row]);
-    if (spec.gated()) vmovups(second, ptr[c_row + vector_bytes]);
+    if (spec.gated()) vmovups(second, ptr[c_row + ups_at]);
     if (biased) vaddps(first, first, ptr[bias]);
   }
   for (const Step& step : plan.steps) Translate(step, wide);
