@@ -14,29 +14,17 @@ namespace clikart::codegen {
 namespace {
 
 // LLVM keeps locks of its own. Forks wait for compilations, so that no child finds one locked for ever.
-class ForkGate {
- public:
-  static ForkGate& Instance() {
-    static ForkGate* const gate = [] {
-      pthread_atfork([] { pthread_rwlock_wrlock(&Instance().lock_); }, [] { pthread_rwlock_unlock(&Instance().lock_); },
-                     // Its owner is a thread that the child does not have: the lock starts anew.
-                     [] { pthread_rwlock_init(&Instance().lock_, nullptr); });
-      return new ForkGate;
-    }();
-    return *gate;
-  }
-
-  void Enter() { pthread_rwlock_rdlock(&lock_); }
-  void Leave() { pthread_rwlock_unlock(&lock_); }
-
- private:
-  pthread_rwlock_t lock_ = PTHREAD_RWLOCK_INITIALIZER;
-};
+pthread_rwlock_t g_compilations = PTHREAD_RWLOCK_INITIALIZER;
+// Registered before main: handlers that a thread registers while another one forks do not run in that fork.
+[[maybe_unused]] const int g_fork_handlers =
+    pthread_atfork([] { pthread_rwlock_wrlock(&g_compilations); }, [] { pthread_rwlock_unlock(&g_compilations); },
+                   // Its owner is a thread that the child does not have: the lock starts anew.
+                   [] { pthread_rwlock_init(&g_compilations, nullptr); });
 
 class Compilation {
  public:
-  Compilation() { ForkGate::Instance().Enter(); }
-  ~Compilation() { ForkGate::Instance().Leave(); }
+  Compilation() { pthread_rwlock_rdlock(&g_compilations); }
+  ~Compilation() { pthread_rwlock_unlock(&g_compilations); }
   Compilation(const Compilation&) = delete;
   Compilation& operator=(const Compilation&) = delete;
 };
