@@ -388,7 +388,7 @@ std::vector<std::byte> RunGuarded(const LoadedKernel& kernel, const Problem& pro
   const bool biased = spec.bias != ir::BiasKind::kNone;
   GuardedBuffer bias(biased ? layout.Panels() * layout.OutputsPerPanel() * sizeof(float) : 0, edge);
   std::memset(bias.data(), 0, bias.bytes());
-  if (biased) std::memcpy(bias.data(), problem.bias.data(), problem.bias.size() * sizeof(float));
+  std::ranges::copy(problem.bias, bias.as<float>());
 
   const int64_t y_stride = (spec.outputs() + 5) * y_size;
   const int64_t y_row = spec.outputs() * y_size;
