@@ -47,6 +47,11 @@ std::vector<Target> FindTargets() {
   }
   for (const IsaLevel level : AllIsaLevels()) {
     const Target target = Detect(cpuid, level);
+    // Below AVX512-VNNI, AVX-VNNI hides what integer kernels are on CPUs that have neither (Skylake-X).
+    const Target without_vnni = {{Feature::kSse42, Feature::kAvx2, Feature::kAvx512}};
+    if (level == IsaLevel::kAvx512 && target.Includes(without_vnni) && !(target == without_vnni)) {
+      targets.push_back(without_vnni);
+    }
     if (targets.empty() || !(targets.back() == target)) targets.push_back(target);
   }
   return targets;
