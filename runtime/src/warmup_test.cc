@@ -64,13 +64,15 @@ TEST(Warmup, ManifestsOfAnEarlierRunCompileAhead) {
   ASSERT_EQ(manifest.size(), 1u);
   manifest.push_back("no signature");
   ClearKernels();
+  // The first run's kernel may be on disk by now, or still on its way there.
+  const auto made = [] { return GetKernelStats().compiled + GetKernelStats().loaded; };
+  const int64_t before = made();
   const WarmupReport report = Value(Warmup(manifest));
-  EXPECT_EQ(report.compiled, 1);
+  EXPECT_EQ(made() - before, 1);
   EXPECT_EQ(report.items[0].kernel, manifest[0]);
   EXPECT_FALSE(report.items[1].status.ok());
-  const int64_t compiled = GetKernelStats().compiled;
   ASSERT_TRUE(MakeLinear(8, 46, 1)->Forward(Random({1, 8}, 1)).ok());
-  EXPECT_EQ(GetKernelStats().compiled, compiled);
+  EXPECT_EQ(made() - before, 1);
 }
 
 TEST(Warmup, ProgressMayCancel) {
