@@ -211,8 +211,9 @@ class Lab:
             }
         for cpu, programs in futures.items():
             self.judge_cpu(cpu, {program: future.result() for program, future in programs.items()})
-        # A test that skips itself here is fine where it ran there.
-        if never := self.skipped - self.ran:
+        # A test that skips itself here is fine where it ran there. Some CPUs alone cannot tell.
+        never = self.skipped - self.ran
+        if never and len(cpus) == len(CPUS):
             self.fail("all CPUs", f"skipped everywhere: {', '.join(sorted(never))}")
 
 
