@@ -18,23 +18,6 @@ using ir::DType;
 using ir::KernelSpec;
 using Edge = GuardedBuffer::Edge;
 
-KernelSpec IntegerSpec(DType x, int64_t n, int64_t k) {
-  KernelSpec spec;
-  spec.contraction = ir::Contraction::kInteger;
-  spec.n = n;
-  spec.k = k;
-  spec.x = x;
-  spec.w = DType::kInt8;
-  spec.interleave = 4;
-  return spec;
-}
-
-KernelSpec Requantized(KernelSpec spec) {
-  spec.requantize = true;
-  spec.y = spec.x;
-  return spec;
-}
-
 // Words of three widths and dot products of two, as far as this CPU has them.
 std::vector<EmittedKernel> Kernels(const KernelSpec& spec) {
   const Target levels[] = {TargetOf(IsaLevel::kBaseline), TargetOf(IsaLevel::kAvx2), TargetOf(IsaLevel::kAvxVnni),

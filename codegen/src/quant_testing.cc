@@ -201,6 +201,23 @@ IntegerColumns PackIntegers(const QuantProblem& problem) {
 
 }  // namespace
 
+ir::KernelSpec IntegerSpec(ir::DType x, int64_t n, int64_t k) {
+  ir::KernelSpec spec;
+  spec.contraction = ir::Contraction::kInteger;
+  spec.n = n;
+  spec.k = k;
+  spec.x = x;
+  spec.w = ir::DType::kInt8;
+  spec.interleave = 4;
+  return spec;
+}
+
+ir::KernelSpec Requantized(ir::KernelSpec spec) {
+  spec.requantize = true;
+  spec.y = spec.x;
+  return spec;
+}
+
 uint32_t ScaleBits(ir::ScaleType type, float scale) {
   switch (type) {
     case ir::ScaleType::kFloat32:

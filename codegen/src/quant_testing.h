@@ -33,6 +33,10 @@ struct QuantProblem {
   int32_t input_zero_point = 0, output_zero_point = 0;
 };
 
+// QLinear's kernel with f32 outputs, and the same with outputs of x's type.
+ir::KernelSpec IntegerSpec(ir::DType x, int64_t n, int64_t k);
+ir::KernelSpec Requantized(ir::KernelSpec spec);
+
 // The stored bits of a scale; exact values only.
 uint32_t ScaleBits(ir::ScaleType type, float scale);
 

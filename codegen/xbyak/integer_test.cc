@@ -22,23 +22,6 @@ using ir::DType;
 using ir::KernelSpec;
 using Edge = GuardedBuffer::Edge;
 
-KernelSpec IntegerSpec(DType x, int64_t n, int64_t k) {
-  KernelSpec spec;
-  spec.contraction = ir::Contraction::kInteger;
-  spec.n = n;
-  spec.k = k;
-  spec.x = x;
-  spec.w = DType::kInt8;
-  spec.interleave = 4;
-  return spec;
-}
-
-KernelSpec Requantized(KernelSpec spec) {
-  spec.requantize = true;
-  spec.y = spec.x;
-  return spec;
-}
-
 // AVX-512 without any VNNI, as Skylake-X has it: no level of a later CPU is that.
 constexpr Target kWideWords = {{Feature::kSse42, Feature::kAvx2, Feature::kAvx512}};
 
