@@ -7,10 +7,14 @@ from typing import Any
 
 
 def member_of(*classes: type) -> Callable[[Any], Any]:
-    """Makes the function or property below it a member of the compiled `classes`."""
+    """Makes the function, property or static method below it a member of the compiled `classes`."""
 
     def attach(member: Any) -> Any:
-        function = member.fget if isinstance(member, property) else member
+        function = member
+        if isinstance(member, property):
+            function = member.fget
+        elif isinstance(member, staticmethod):
+            function = member.__func__
         for cls in classes:
             function.__qualname__ = f"{cls.__name__}.{function.__name__}"
             setattr(cls, function.__name__, member)

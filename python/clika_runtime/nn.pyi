@@ -149,6 +149,16 @@ class QLinearWoQ(Layer):
         compute: Literal["float", "int8"] = "float",
         name: str | None = None,
     ) -> None: ...
+    @staticmethod
+    def quantize(
+        linear: Linear,
+        scheme: QuantScheme | str,
+        *,
+        scales: Literal["minmax", "mse"] = "minmax",
+        compute: Literal["float", "int8"] = "float",
+        residency: _Residency | None = None,
+        name: str | None = None,
+    ) -> QLinearWoQ: ...
     @property
     def in_features(self) -> int: ...
     @property

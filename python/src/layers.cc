@@ -123,6 +123,22 @@ void BindLinear(py::module_& m) {
   BindParameter(linear, "bias", kBiasDoc);
 }
 
+std::shared_ptr<QLinearWoQ> Quantize(const Linear& linear, const QuantScheme& scheme, const std::string& scales,
+                                     const std::string& compute, const std::optional<std::string>& residency,
+                                     std::optional<std::string> name) {
+  QuantizeOptions options{.scheme = scheme,
+                          .scales = Unwrap(ParseScaleSearch(scales)),
+                          .compute = Unwrap(ParseCompute(compute)),
+                          .name = std::move(name)};
+  if (residency.has_value()) options.residency = Unwrap(ParseResidency(*residency));
+  absl::StatusOr<std::shared_ptr<QLinearWoQ>> layer;
+  {
+    ReleasedGil released;
+    layer = QLinearWoQ::Quantize(linear, options);
+  }
+  return Unwrap(std::move(layer));
+}
+
 void BindQLinearWoQ(py::module_& m) {
   py::class_<QLinearWoQ, Layer, std::shared_ptr<QLinearWoQ>> layer(m, "QLinearWoQ", Collected());
   layer
@@ -136,6 +152,7 @@ void BindQLinearWoQ(py::module_& m) {
                                           .compute = Unwrap(ParseCompute(compute)),
                                           .name = name}));
       }))
+      .def_static("_quantize", &Quantize)
       .def_property_readonly("in_features", &QLinearWoQ::in_features)
       .def_property_readonly("out_features", &QLinearWoQ::out_features)
       .def_property_readonly("has_bias", &QLinearWoQ::has_bias)

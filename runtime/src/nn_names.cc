@@ -17,6 +17,8 @@ struct Spelling {
 constexpr std::array<Spelling<Residency>, 2> kResidencies = {
     {{Residency::kPacked, "packed"}, {Residency::kPerCall, "per_call"}}};
 constexpr std::array<Spelling<Compute>, 2> kComputes = {{{Compute::kFloat, "float"}, {Compute::kInt8, "int8"}}};
+constexpr std::array<Spelling<ScaleSearch>, 2> kScaleSearches = {
+    {{ScaleSearch::kMinMax, "minmax"}, {ScaleSearch::kMse, "mse"}}};
 constexpr std::array<Spelling<PaddingMode>, 4> kPaddingModes = {{{PaddingMode::kZeros, "zeros"},
                                                                  {PaddingMode::kReflect, "reflect"},
                                                                  {PaddingMode::kReplicate, "replicate"},
@@ -48,11 +50,13 @@ absl::StatusOr<T> ParseIn(const std::array<Spelling<T>, N>& spellings, std::stri
 
 std::string_view Name(Residency residency) { return NameIn(kResidencies, residency); }
 std::string_view Name(Compute compute) { return NameIn(kComputes, compute); }
+std::string_view Name(ScaleSearch search) { return NameIn(kScaleSearches, search); }
 std::string_view Name(PaddingMode mode) { return NameIn(kPaddingModes, mode); }
 std::string_view Name(LayerState state) { return NameIn(kStates, state); }
 
 absl::StatusOr<Residency> ParseResidency(std::string_view text) { return ParseIn(kResidencies, "residency", text); }
 absl::StatusOr<Compute> ParseCompute(std::string_view text) { return ParseIn(kComputes, "compute", text); }
+absl::StatusOr<ScaleSearch> ParseScaleSearch(std::string_view text) { return ParseIn(kScaleSearches, "scales", text); }
 absl::StatusOr<PaddingMode> ParsePaddingMode(std::string_view text) {
   return ParseIn(kPaddingModes, "padding_mode", text);
 }

@@ -75,7 +75,16 @@ def test_warmup():
     assert spelled(clika_runtime.warmup) == ["module", "inputs", "progress=True"]
 
 
-@pytest.mark.parametrize("function", [nn.fuse_linears, nn.fuse_convs, nn.Linear, nn.Conv, nn.QLinear, nn.QLinearWoQ])
+def test_quantize():
+    assert spelled(nn.QLinearWoQ.quantize) == [
+        *["linear", "scheme", "*", "scales='minmax'", "compute='float'", "residency=None", "name=None"],
+    ]
+
+
+DOCUMENTED = [nn.fuse_linears, nn.fuse_convs, nn.Linear, nn.Conv, nn.QLinear, nn.QLinearWoQ, nn.QLinearWoQ.quantize]
+
+
+@pytest.mark.parametrize("function", DOCUMENTED)
 def test_docstrings_say_what_is_raised_or_held(function):
     assert len(function.__doc__.split()) > 30
 

@@ -158,6 +158,19 @@ class Linear : public Layer {
   using Layer::Layer;
 };
 
+// How Quantize chooses scales: the least that covers each group, or the one with the least squared error.
+enum class ScaleSearch : uint8_t { kMinMax, kMse };
+std::string_view Name(ScaleSearch search);
+absl::StatusOr<ScaleSearch> ParseScaleSearch(std::string_view text);  // "minmax", "mse"
+
+struct QuantizeOptions {
+  QuantScheme scheme = {};
+  ScaleSearch scales = ScaleSearch::kMinMax;
+  Compute compute = Compute::kFloat;
+  std::optional<Residency> residency = {};  // none: the linear's
+  std::optional<std::string> name = {};     // none: the linear's
+};
+
 struct QLinearWoQOptions {
   bool bias = true;
   QuantScheme scheme = {};
@@ -171,6 +184,11 @@ class QLinearWoQ : public Layer {
  public:
   static absl::StatusOr<std::shared_ptr<QLinearWoQ>> Create(int64_t in_features, int64_t out_features,
                                                             const QLinearWoQOptions& options);
+  // A layer of the linear's shape, bias and activation whose codes are nearest to its weight, with scales rounded
+  // to their storage type first. With kMinMax a weight is off by half a step at most. The linear may be packed or
+  // part of a group, and stays as it is. FailedPrecondition: it is unbound or a group itself, a weight is NaN or
+  // infinite, or a group of weights is greater than the scheme's scales reach.
+  static absl::StatusOr<std::shared_ptr<QLinearWoQ>> Quantize(const Linear& linear, const QuantizeOptions& options);
   virtual int64_t in_features() const = 0;
   virtual int64_t out_features() const = 0;
   virtual bool has_bias() const = 0;

@@ -1,0 +1,217 @@
+// QLinearWoQ::Quantize: a float linear's weight to codes.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "clikart/nn.h"
+#include "layer_body.h"
+#include "parallel.h"
+#include "quantize_group.h"
+#include "quantize_scales.h"
+#include "status_macros.h"
+#include "tensor_copy.h"
+#include "text.h"
+
+namespace clikart {
+namespace {
+
+// The tensors of one moment; a first forward elsewhere cannot take the weight away any more.
+absl::StatusOr<Tensors> TensorsNow(const LayerBody& body) {
+  for (;;) {
+    const std::shared_ptr<const BodyState> state = body.state();
+    if (state->kind == LayerState::kUnbound) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(body.label(), " is unbound: load its parameters before quantizing them"));
+    }
+    CLIKART_ASSIGN_OR_RETURN(Tensors tensors, body.ReadAll(*state));
+    absl::StatusOr<Tensor> weight = InNewSlot(*tensors[0]);
+    if (!weight.ok() && state != body.state()) continue;  // packed meanwhile
+    CLIKART_ASSIGN_OR_RETURN(tensors[0], std::move(weight));
+    CLIKART_ASSIGN_OR_RETURN(tensors[0], tensors[0]->Contiguous());
+    return tensors;
+  }
+}
+
+// A float weight [rows, depth] in memory, read row by row.
+struct WeightReader {
+  const std::byte* data;
+  DType dtype;
+  int64_t rows;
+  int64_t depth;
+
+  void Read(int64_t row, float* out) const {
+    ConvertFloats(data + row * depth * static_cast<int64_t>(ir::SizeOf(dtype)), dtype,
+                  reinterpret_cast<std::byte*>(out), DType::kFloat32, depth);
+  }
+};
+
+// The least index that any thread reports.
+class FirstIndex {
+ public:
+  void Report(int64_t index) {
+    int64_t known = index_.load();
+    while (index < known && !index_.compare_exchange_weak(known, index)) {
+    }
+  }
+  std::optional<int64_t> get() const {
+    const int64_t index = index_.load();
+    return index == kNone ? std::nullopt : std::optional(index);
+  }
+
+ private:
+  static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+  std::atomic<int64_t> index_{kNone};
+};
+
+// The greatest magnitude of the weight, which has to be finite.
+absl::StatusOr<float> Peak(const WeightReader& weight) {
+  std::vector<float> peaks(static_cast<size_t>(weight.rows));
+  FirstIndex bad;
+  ParallelFor(weight.rows, [&](int64_t row) {
+    std::vector<float> values(static_cast<size_t>(weight.depth));
+    weight.Read(row, values.data());
+    float peak = 0;
+    for (const float value : values) peak = std::max(peak, std::abs(value));
+    peaks[static_cast<size_t>(row)] = peak;
+    const auto found = std::find_if(values.begin(), values.end(), [](float value) { return !std::isfinite(value); });
+    if (found != values.end()) bad.Report(row * weight.depth + (found - values.begin()));
+  });
+  if (bad.get().has_value()) {
+    return absl::FailedPreconditionError(absl::StrCat("weight: found NaN or infinity at [", *bad.get() / weight.depth,
+                                                      ", ", *bad.get() % weight.depth,
+                                                      "]; expected finite values, which alone have codes"));
+  }
+  return peaks.empty() ? 0.0f : *std::max_element(peaks.begin(), peaks.end());
+}
+
+// What the quantized layer holds, filled row by row.
+class CodeWriter {
+ public:
+  static absl::StatusOr<CodeWriter> Make(const QLinearWoQ& layer) {
+    CodeWriter writer(layer.scheme(), layer.in_features());
+    for (const ParameterSpec& spec : layer.Parameters()) {
+      if (!spec.required || spec.name == "bias" || spec.name == "weight_global_scale") continue;
+      CLIKART_ASSIGN_OR_RETURN(Tensor tensor, Tensor::Empty(spec.shape, spec.dtype));
+      CLIKART_ASSIGN_OR_RETURN(const Tensor::Pinned pinned, tensor.Pin());
+      if (spec.name == "weight") writer.codes_ = pinned.data;
+      if (spec.name == "weight_scale") writer.scales_ = pinned.data;
+      if (spec.name == "weight_zero_point") writer.zero_points_ = pinned.data;
+      writer.tensors_.emplace_back(spec.name, std::move(tensor));
+    }
+    return writer;
+  }
+
+  void WriteGroup(int64_t row, int64_t group, const GroupGrid& grid) {
+    const int64_t at = row * groups_ + group;
+    const auto size = static_cast<int64_t>(ir::SizeOf(scheme_.ScaleDType()));
+    std::memcpy(scales_ + at * size, &grid.scale_bits, static_cast<size_t>(size));  // little endian
+    if (zero_points_ != nullptr) zero_points_[at] = static_cast<std::byte>(grid.zero);
+  }
+
+  // `codes`: one a byte, `depth` of them and a zero.
+  void WriteCodes(int64_t row, const uint8_t* codes) {
+    std::byte* out = codes_ + row * row_bytes_;
+    if (scheme_.bits == 8) {
+      std::memcpy(out, codes, static_cast<size_t>(row_bytes_));
+      return;
+    }
+    for (int64_t i = 0; i < row_bytes_; ++i) out[i] = static_cast<std::byte>(codes[2 * i] | codes[2 * i + 1] << 4);
+  }
+
+  StateDict& tensors() { return tensors_; }
+
+ private:
+  CodeWriter(const QuantScheme& scheme, int64_t depth)
+      : scheme_(scheme), groups_(scheme.GroupCount(depth)), row_bytes_(scheme.bits == 4 ? (depth + 1) / 2 : depth) {}
+
+  QuantScheme scheme_;
+  int64_t groups_;
+  int64_t row_bytes_;
+  StateDict tensors_;
+  std::byte* codes_ = nullptr;
+  std::byte* scales_ = nullptr;
+  std::byte* zero_points_ = nullptr;  // null where the scheme is symmetric
+};
+
+absl::StatusOr<Tensor> FloatTensor(std::span<const float> values) {
+  return Tensor::FromVector<float>(Shape{static_cast<int64_t>(values.size())}, DType::kFloat32, values);
+}
+
+absl::Status QuantizeRows(const WeightReader& weight, const QuantScheme& scheme, const GroupQuantizer& quantizer,
+                          CodeWriter& writer) {
+  const int64_t groups = scheme.GroupCount(weight.depth);
+  const int64_t size = scheme.group_size == -1 ? weight.depth : scheme.group_size;
+  FirstIndex unreached;  // row * groups + group
+  ParallelFor(weight.rows, [&](int64_t row) {
+    std::vector<float> values(static_cast<size_t>(weight.depth));
+    std::vector<uint8_t> codes(static_cast<size_t>(weight.depth + 1));
+    weight.Read(row, values.data());
+    for (int64_t group = 0; group < groups; ++group) {
+      const int64_t first = group * size, count = std::min(size, weight.depth - first);
+      const std::span<const float> members(values.data() + first, static_cast<size_t>(count));
+      const std::optional<GroupGrid> grid = quantizer.Fit(members);
+      if (!grid.has_value()) return unreached.Report(row * groups + group);
+      quantizer.Encode(members, *grid, codes.data() + first);
+      writer.WriteGroup(row, group, *grid);
+    }
+    writer.WriteCodes(row, codes.data());
+  });
+  if (!unreached.get().has_value()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("weight: row ", *unreached.get() / groups, ", group ", *unreached.get() % groups,
+                   " needs a scale above ", GreatestScale(scheme.scale_type), ", the greatest that ", scheme.ToString(),
+                   " can store; use a scheme with bfloat16 or float32 scales"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<QLinearWoQ>> QLinearWoQ::Quantize(const Linear& linear, const QuantizeOptions& options) {
+  if (linear.body() == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        linear.ToString(), " is a group, whose parts hold the weights: quantize the parts, then fuse what comes back"));
+  }
+  const LayerBody& body = *linear.body();
+  const QuantScheme& scheme = options.scheme;
+  CLIKART_ASSIGN_OR_RETURN(const std::shared_ptr<QLinearWoQ> layer,
+                           Create(linear.in_features(), linear.out_features(),
+                                  {.bias = linear.has_bias(),
+                                   .scheme = scheme,
+                                   .activation = linear.activation(),
+                                   .residency = options.residency.value_or(linear.residency()),
+                                   .compute = options.compute,
+                                   .name = options.name.value_or(linear.name())}));
+  CLIKART_ASSIGN_OR_RETURN(const Tensors tensors, TensorsNow(body));
+  CLIKART_ASSIGN_OR_RETURN(const Tensor::Pinned pinned, tensors[0]->Pin());
+  const WeightReader weight = {pinned.data, tensors[0]->dtype(), linear.out_features(), linear.in_features()};
+  const auto refused = [&](const absl::Status& status) {
+    return absl::Status(status.code(), absl::StrCat(body.label(), ", ", status.message()));
+  };
+
+  const absl::StatusOr<float> peak = Peak(weight);
+  if (!peak.ok()) return refused(peak.status());
+  const float global_scale = scheme.HasGlobalScale() ? GlobalScaleFor(scheme, *peak) : 1.0f;
+  CLIKART_ASSIGN_OR_RETURN(CodeWriter writer, CodeWriter::Make(*layer));
+  const absl::Status written =
+      QuantizeRows(weight, scheme, GroupQuantizer(scheme, options.scales, global_scale), writer);
+  if (!written.ok()) return refused(written);
+
+  StateDict& state = writer.tensors();
+  if (scheme.HasGlobalScale()) {
+    CLIKART_ASSIGN_OR_RETURN(Tensor global, FloatTensor({&global_scale, 1}));
+    state.emplace_back("weight_global_scale", std::move(global));
+  }
+  if (linear.has_bias()) {
+    CLIKART_ASSIGN_OR_RETURN(const std::vector<float> values, BiasValues(body, tensors));
+    CLIKART_ASSIGN_OR_RETURN(Tensor bias, FloatTensor(values));
+    state.emplace_back("bias", std::move(bias));
+  }
+  CLIKART_RETURN_IF_ERROR(layer->Bind(state, {.assign = true}));
+  return layer;
+}
+
+}  // namespace clikart
