@@ -19,7 +19,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("area", ["a_numerics", "b_shapes"])
+@pytest.mark.parametrize("area", ["a_numerics", "b_shapes", "c_quant"])
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_cases_hold_with_other_kernels(area, setting):
     # Settings are read once a process, hence a process of its own.
