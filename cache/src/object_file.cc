@@ -68,22 +68,23 @@ struct Symbols {
   }
 };
 
-Symbols SymbolsOf(const Entry& entry) {
-  Symbols symbols;
+void AddLoops(const Entry& entry, Symbols& symbols) {
   for (const Loop& loop : entry.loops) {
     std::string name = "loop_" + loop.name;
     std::replace(name.begin(), name.end(), ' ', '_');
     symbols.Add(name, STT_NOTYPE, loop.begin, loop.end);
   }
   symbols.locals = static_cast<uint32_t>(symbols.table.size());
+}
+
+void AddEntryPoints(const Entry& entry, const std::string& prefix, Symbols& symbols) {
   for (const EntryPoint& entry_point : entry.entry_points) {
     int64_t end = entry.instruction_bytes;  // or the next entry point after it
     for (const EntryPoint& other : entry.entry_points) {
       if (other.offset > entry_point.offset) end = std::min(end, other.offset);
     }
-    symbols.Add("entry_" + std::to_string(entry_point.number), STT_FUNC, entry_point.offset, end);
+    symbols.Add(prefix + "entry_" + std::to_string(entry_point.number), STT_FUNC, entry_point.offset, end);
   }
-  return symbols;
 }
 
 std::string SectionNames() {
@@ -128,12 +129,9 @@ Elf64_Ehdr FileHeader(size_t section_headers_at) {
 
 absl::Status Bad(const char* what) { return absl::DataLossError(what); }
 
-}  // namespace
-
-absl::StatusOr<std::vector<uint8_t>> Serialize(const Entry& entry) {
+absl::StatusOr<std::vector<uint8_t>> Write(const Entry& entry, const Symbols& symbols, uint64_t address) {
   if (absl::Status status = Validate(entry, static_cast<int64_t>(entry.code.size())); !status.ok()) return status;
   const std::string text = NoteText(entry), section_names = SectionNames();
-  const Symbols symbols = SymbolsOf(entry);
   const size_t instructions = static_cast<size_t>(entry.instruction_bytes);
   Elf64_Shdr headers[kSections] = {};
   Writer file;
@@ -146,10 +144,11 @@ absl::StatusOr<std::vector<uint8_t>> Serialize(const Entry& entry) {
   file.Note(kTextNote, text.data(), text.size());
   file.Align(kCodeAlignment);
   section(kText, SHT_PROGBITS, SHF_ALLOC | SHF_EXECINSTR, instructions, kCodeAlignment);
+  headers[kText].sh_addr = address;
   file.Bytes(entry.code.data(), instructions);
   // Behind the instructions, as they address it; the addresses let a disassembler see that.
   section(kConstants, SHT_PROGBITS, SHF_ALLOC, entry.code.size() - instructions, 1);
-  headers[kConstants].sh_addr = instructions;
+  headers[kConstants].sh_addr = address + instructions;
   file.Bytes(entry.code.data() + instructions, entry.code.size() - instructions);
   file.Align(kTableAlignment);
   section(kSymbols, SHT_SYMTAB, 0, symbols.table.size() * sizeof(Elf64_Sym), kTableAlignment);
@@ -175,6 +174,21 @@ absl::StatusOr<std::vector<uint8_t>> Serialize(const Entry& entry) {
   std::copy(digest.begin(), digest.end(), file.bytes().end() - static_cast<ptrdiff_t>(digest.size()));
   if (file.at() > static_cast<size_t>(kMaxFileBytes)) return absl::InvalidArgumentError("the kernel is too large");
   return std::move(file.bytes());
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<uint8_t>> Serialize(const Entry& entry) {
+  Symbols symbols;
+  AddLoops(entry, symbols);
+  AddEntryPoints(entry, "", symbols);
+  return Write(entry, symbols, 0);
+}
+
+absl::StatusOr<std::vector<uint8_t>> SerializeLoaded(const Entry& entry, const Placement& placement) {
+  Symbols symbols;
+  AddEntryPoints(entry, placement.prefix, symbols);
+  return Write(entry, symbols, placement.address);
 }
 
 absl::StatusOr<Entry> Parse(std::span<const uint8_t> file) {

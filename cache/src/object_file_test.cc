@@ -61,6 +61,22 @@ TEST(ObjectFileTest, ReadsBackWhatWasWritten) {
   EXPECT_EQ(*Parse(*Serialize(entry)), entry);
 }
 
+TEST(ObjectFileTest, LoadedObjectsHaveAddressesAndFunctions) {
+  const Entry entry = SampleEntry(7);
+  const std::vector<uint8_t> object = *SerializeLoaded(entry, {0x7f0000001000, "kernel:"});
+  const std::string path = ::testing::TempDir() + "loaded.o";
+  FILE* const file = fopen(path.c_str(), "wb");
+  fwrite(object.data(), 1, object.size(), file);
+  fclose(file);
+  const std::string symbols = OutputOf("readelf -sW " + path), sections = OutputOf("readelf -SW " + path);
+  for (const EntryPoint& entry_point : entry.entry_points) {
+    EXPECT_THAT(symbols, HasSubstr("kernel:entry_" + std::to_string(entry_point.number)));
+  }
+  EXPECT_THAT(symbols, Not(HasSubstr("loop_")));
+  EXPECT_THAT(sections, HasSubstr("PROGBITS        00007f0000001000"));
+  remove(path.c_str());
+}
+
 TEST(ObjectFileTest, RefusesWhatDoesNotHoldTogether) {
   const std::vector<void (*)(Entry&)> damages = {
       [](Entry& e) { e.key.signature += "\nemitter: other"; },

@@ -1,8 +1,12 @@
 #include "dispatch.h"
 
 #include <algorithm>
+#include <chrono>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "clikart/ir/panel_layout.h"
+#include "log.h"
 #include "parallel.h"
 
 namespace clikart {
@@ -137,12 +141,7 @@ void RunIndex(const Launch& launch, const Partition& cut, int64_t index) {
            .unit_end = cut.row_units * (row_tile + 1) / cut.row_tiles});
 }
 
-}  // namespace
-
-void Run(const Launch& launch) {
-  const codegen::TileArgs& args = launch.args;
-  if (args.rows == 0 || args.panels == 0 || launch.copies == 0) return;
-  CountDispatch(launch.kernel->signature);
+void RunTiles(const Launch& launch) {
   const int width = EstimateNs(launch) < kInlineNs ? 1 : ParallelWidth();
   const Partition cut = MakePartition(launch, width);
   const int64_t tiles = launch.copies * cut.panel_tiles * cut.row_tiles;
@@ -152,6 +151,23 @@ void Run(const Launch& launch) {
     return;
   }
   ParallelFor(tiles, [&](int64_t i) { RunIndex(launch, cut, i); });
+}
+
+void RunAndTell(const Launch& launch) {
+  const auto start = std::chrono::steady_clock::now();
+  RunTiles(launch);
+  const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
+  Log(kLogRuns, absl::StrFormat("ran %s: %d rows%s in %.3f ms", launch.kernel->signature, launch.args.rows,
+                                launch.copies == 1 ? "" : absl::StrCat(" x ", launch.copies), time.count()));
+}
+
+}  // namespace
+
+void Run(const Launch& launch) {
+  if (launch.args.rows == 0 || launch.args.panels == 0 || launch.copies == 0) return;
+  CountDispatch(launch.kernel->signature);
+  if (Logs(kLogRuns)) return RunAndTell(launch);
+  RunTiles(launch);
 }
 
 }  // namespace clikart

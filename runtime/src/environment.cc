@@ -1,9 +1,7 @@
 #include "environment.h"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <span>
 #include <vector>
@@ -11,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "clikart/codegen/emitter.h"
 #include "clikart/runtime.h"
 #include "text.h"
@@ -72,6 +71,34 @@ std::string DefaultCacheDir(GetEnv getenv) {
   if (xdg != nullptr && xdg[0] == '/') return absl::StrCat(xdg, "/clikart");
   const char* home = getenv("HOME");
   return home != nullptr && home[0] == '/' ? absl::StrCat(home, "/.cache/clikart") : std::string();
+}
+
+// What a relative path means now, whatever folder the process goes to later. Empty stays empty.
+std::string Absolute(const std::string& path) {
+  if (path.empty()) return path;
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  return error ? path : absolute.string();
+}
+
+// "map,gdb": each listing once or more; or none of them.
+void ReadListing(Reader& reader, GetEnv getenv, CodeListing& listing) {
+  const char* temporary = getenv("TMPDIR");
+  listing.folder = temporary != nullptr && temporary[0] == '/' ? temporary : "/tmp";
+  if (const std::string folder = reader.Value("PERF_DIR"); !folder.empty()) listing.folder = Absolute(folder);
+  const std::string value = reader.Value("PERF_MAP");
+  if (value.empty() || value == "off") return;
+  for (const absl::string_view name : absl::StrSplit(value, ',')) {
+    if (name == "map") {
+      listing.perf_map = true;
+    } else if (name == "jitdump") {
+      listing.jitdump = true;
+    } else if (name == "gdb") {
+      listing.gdb = true;
+    } else {
+      return reader.Fail("PERF_MAP", value, "off, or one or more of map, jitdump, gdb with commas between them");
+    }
+  }
 }
 
 std::vector<std::string> EmitterNames() {
@@ -141,15 +168,20 @@ absl::StatusOr<Environment> Environment::Parse(GetEnv getenv) {
     }
   }
   reader.Choice("VERBOSE", {"0", "1", "2", "3"}, [&](size_t i) { environment.verbose = static_cast<int>(i); });
+  environment.verbose_file = Absolute(reader.Value("VERBOSE_FILE"));
   reader.Choice("MATH", {"native", "exact"}, [&](size_t i) { environment.math = static_cast<codegen::MathMode>(i); });
   reader.Flag("STRICT", environment.strict);
-  reader.Flag("PERF_MAP", environment.perf_map);
+  ReadListing(reader, getenv, environment.listing);
   if (!reader.status().ok()) return reader.status();
   return environment;
 }
 
 const absl::StatusOr<Environment>& Environment::Get() {
-  static const absl::StatusOr<Environment>* const environment = new absl::StatusOr<Environment>(Parse(ProcessGetEnv));
+  static const absl::StatusOr<Environment>* const environment = [] {
+    const auto* parsed = new absl::StatusOr<Environment>(Parse(ProcessGetEnv));
+    if (parsed->ok()) internal::log_level.store((*parsed)->verbose, std::memory_order_relaxed);
+    return parsed;
+  }();
   return *environment;
 }
 
@@ -187,17 +219,5 @@ codegen::MathMode ProcessMath() {
 }
 
 absl::Status CheckEnvironment() { return Environment::Get().status(); }
-
-void Log(int level, std::string_view message) {
-  if (level > 0) {
-    const auto& environment = Environment::Get();
-    if (!environment.ok() || environment->verbose < level) return;
-  }
-  const std::string line = absl::StrCat("clikart: ", Text(message), "\n");
-  const int saved = errno;
-  // A closed or full stderr is no reason to fail.
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
-  errno = saved;
-}
 
 }  // namespace clikart

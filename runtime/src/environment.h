@@ -9,6 +9,8 @@
 #include "absl/status/statusor.h"
 #include "clikart/codegen/product.h"
 #include "clikart/codegen/target.h"
+#include "code_listing.h"
+#include "log.h"
 
 namespace clikart {
 
@@ -24,9 +26,10 @@ struct Environment {
   std::string emitter = "auto";                         // EMITTER
   std::optional<int> num_threads;                       // NUM_THREADS
   int verbose = 0;                                      // VERBOSE
+  std::string verbose_file;                             // VERBOSE_FILE, an absolute path; empty: standard error
   codegen::MathMode math = codegen::MathMode::kNative;  // MATH
   bool strict = false;                                  // STRICT
-  bool perf_map = false;                                // PERF_MAP
+  CodeListing listing;                                  // PERF_MAP, PERF_DIR
 
   // Of this process, read on first use; the error of a bad value is returned on every call.
   static const absl::StatusOr<Environment>& Get();
@@ -42,9 +45,5 @@ const codegen::Target& HostTarget();
 
 // MATH. A bad setting shows when a kernel is asked for.
 codegen::MathMode ProcessMath();
-
-// One whole line to stderr when VERBOSE is at least `level` (0: always): "clikart: ...". One write, no
-// lock, errors ignored: safe on any thread and after fork.
-void Log(int level, std::string_view message);
 
 }  // namespace clikart

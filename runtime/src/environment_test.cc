@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -42,7 +43,9 @@ TEST(EnvironmentTest, Defaults) {
   EXPECT_EQ(environment->verbose, 0);
   EXPECT_EQ(environment->math, codegen::MathMode::kNative);
   EXPECT_FALSE(environment->strict);
-  EXPECT_FALSE(environment->perf_map);
+  EXPECT_EQ(environment->verbose_file, "");
+  EXPECT_FALSE(environment->listing.any());
+  EXPECT_EQ(environment->listing.folder, "/tmp");
   EXPECT_EQ(With({})->cache_dir, "");
   EXPECT_EQ(With({{"HOME", "/h"}, {"XDG_CACHE_HOME", "/x"}})->cache_dir, "/x/clikart");
 }
@@ -59,7 +62,9 @@ TEST(EnvironmentTest, EverySetting) {
                                  {"CLIKART_VERBOSE", "2"},
                                  {"CLIKART_MATH", "exact"},
                                  {"CLIKART_STRICT", "1"},
-                                 {"CLIKART_PERF_MAP", "1"}});
+                                 {"CLIKART_VERBOSE_FILE", "/var/log/clikart"},
+                                 {"CLIKART_PERF_MAP", "gdb,jitdump"},
+                                 {"CLIKART_PERF_DIR", "/perf"}});
   ASSERT_TRUE(environment.ok()) << environment.status();
   EXPECT_EQ(environment->cache, Environment::Cache::kMemory);
   EXPECT_EQ(environment->cache_dir, "/some/where");
@@ -73,7 +78,14 @@ TEST(EnvironmentTest, EverySetting) {
   EXPECT_EQ(environment->verbose, 2);
   EXPECT_EQ(environment->math, codegen::MathMode::kExact);
   EXPECT_TRUE(environment->strict);
-  EXPECT_TRUE(environment->perf_map);
+  EXPECT_EQ(environment->verbose_file, "/var/log/clikart");
+  EXPECT_FALSE(environment->listing.perf_map);
+  EXPECT_TRUE(environment->listing.jitdump && environment->listing.gdb);
+  EXPECT_EQ(environment->listing.folder, "/perf");
+  EXPECT_TRUE(With({{"CLIKART_PERF_MAP", "map"}})->listing.perf_map);
+  EXPECT_FALSE(With({{"CLIKART_PERF_MAP", "off"}})->listing.any());
+  EXPECT_EQ(With({{"TMPDIR", "/elsewhere"}})->listing.folder, "/elsewhere");
+  EXPECT_EQ(With({{"CLIKART_VERBOSE_FILE", "x.log"}})->verbose_file, (std::filesystem::current_path() / "x.log").string());
   EXPECT_EQ(With({{"CLIKART_CACHE", "off"}})->cache, Environment::Cache::kOff);
   EXPECT_EQ(With({{"CLIKART_CACHE_SIZE", "123"}})->cache_bytes, 123);
   EXPECT_EQ(With({{"CLIKART_CACHE_SIZE", "2G"}})->cache_bytes, int64_t{2} << 30);
@@ -106,7 +118,9 @@ TEST(EnvironmentTest, BadValuesNameTheVariableAndTheGoodOnes) {
       {"CLIKART_VERBOSE", "loud", "0, 1, 2, 3"},
       {"CLIKART_MATH", "Exact", "native, exact"},
       {"CLIKART_STRICT", "yes", "0, 1"},
-      {"CLIKART_PERF_MAP", "2", "0, 1"},
+      {"CLIKART_PERF_MAP", "1", "map, jitdump, gdb"},
+      {"CLIKART_PERF_MAP", "map,off", "map, jitdump, gdb"},
+      {"CLIKART_PERF_MAP", "map,", "map, jitdump, gdb"},
   };
   for (const auto& bad : cases) {
     const auto environment = With({{bad.name, bad.value}});
@@ -115,13 +129,6 @@ TEST(EnvironmentTest, BadValuesNameTheVariableAndTheGoodOnes) {
     EXPECT_THAT(std::string(environment.status().message()),
                 AllOf(HasSubstr(bad.name), HasSubstr(absl::StrCat("\"", bad.value, "\"")), HasSubstr(bad.expected)));
   }
-}
-
-TEST(LogTest, WholeLinesAndSilentByDefault) {
-  ::testing::internal::CaptureStderr();
-  Log(0, "always");
-  if (Environment::Get().ok() && Environment::Get()->verbose == 0) Log(1, "never");
-  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "clikart: always\n");
 }
 
 TEST(CpuInfoTest, SaysWhatIsUsed) {

@@ -172,4 +172,9 @@ absl::StatusOr<std::shared_ptr<ExecutableBlock>> MakeExecutable(std::span<const 
   return fallback.ok() ? fallback : block;
 }
 
+absl::StatusOr<std::shared_ptr<ExecutableBlock>> MakeExecutableForPerfMap(std::span<const uint8_t> code) {
+  absl::StatusOr<std::shared_ptr<ExecutableBlock>> block = PrivateBlock::Create(code);
+  return block.ok() ? block : MakeExecutable(code);
+}
+
 }  // namespace clikart

@@ -22,4 +22,8 @@ class ExecutableBlock {
 // policy's likely name and the remedy) where the system refuses; ResourceExhausted out of memory.
 absl::StatusOr<std::shared_ptr<ExecutableBlock>> MakeExecutable(std::span<const uint8_t> code);
 
+// The same in private pages of its own where those are allowed: perf looks up /tmp/perf-<pid>.map for pages
+// without a file alone.
+absl::StatusOr<std::shared_ptr<ExecutableBlock>> MakeExecutableForPerfMap(std::span<const uint8_t> code);
+
 }  // namespace clikart

@@ -128,10 +128,9 @@ absl::StatusOr<std::vector<float>> ConcatenatedBias(std::span<const FusePart> pa
 absl::Status ReportReasons(const std::string& caller, const GroupCore::Traits& traits) {
   const absl::StatusOr<Environment>& environment = Environment::Get();
   for (const GroupReason& reason : traits.reasons) {
-    KernelCache::Instance().CountRejection(reason.name);
     const std::string message = absl::StrCat(caller, traits.name.empty() ? "" : absl::StrCat(" '", traits.name, "'"),
                                              ": the parts run side by side: ", reason.name, " (", reason.detail, ")");
-    Log(1, message);
+    KernelCache::Instance().CountRejection(reason.name, message);
     if (environment.ok() && environment->strict) {
       return absl::FailedPreconditionError(absl::StrCat(message, ", which CLIKART_STRICT=1 forbids"));
     }

@@ -1,8 +1,6 @@
 #include "kernel_cache.h"
 
-#include <fcntl.h>
 #include <pthread.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -39,16 +37,6 @@ std::string Describe(const Rejection& rejection) {
   return absl::StrCat(Text(codegen::Name(rejection.reason)), " (", rejection.detail, ")");
 }
 
-void AppendPerfMap(const Kernel& kernel) {
-  const std::string path = absl::StrCat("/tmp/perf-", getpid(), ".map");
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (file < 0) return;  // a profiler's aid is never a reason to fail
-  const std::string line = absl::StrFormat("%x %x %s\n", reinterpret_cast<uintptr_t>(kernel.code->data()),
-                                           kernel.code->size(), kernel.signature);
-  [[maybe_unused]] const ssize_t written = write(file, line.data(), line.size());
-  close(file);
-}
-
 // One compilation that others may wait for.
 struct Flight {
   std::condition_variable done;
@@ -68,10 +56,13 @@ struct KernelCache::Impl {
   explicit Impl(const KernelCacheOptions& given) : options(given), budget(given.byte_budget) {}
 
   KernelOr GetOrCompile(const ir::KernelSpec& spec);
+  std::shared_ptr<const Kernel> Find(const std::string& key);
   KernelOr Compile(const ir::KernelSpec& spec);
   std::variant<std::shared_ptr<Kernel>, Rejection> TryEmitter(const codegen::Emitter& emitter,
-                                                              const ir::KernelSpec& spec) const;
-  std::variant<std::shared_ptr<Kernel>, Rejection> Install(const codegen::EmittedKernel& emitted) const;
+                                                              const ir::KernelSpec& spec);
+  std::variant<std::shared_ptr<Kernel>, Rejection> Install(const codegen::EmittedKernel& emitted);
+  Rejection Refused(const absl::Status& status);
+  std::optional<Rejection> Policy() const;
   void Keep(const std::string& key, std::shared_ptr<const Kernel> kernel);
   void EvictTo(int64_t limit, std::vector<std::shared_ptr<const Kernel>>& dropped);
   void Count(std::string_view reason, std::string_view message);
@@ -90,6 +81,8 @@ struct KernelCache::Impl {
   absl::flat_hash_map<std::string, std::shared_ptr<Flight>> flights;
   std::list<std::string> order;  // most recently used first
   absl::btree_map<std::string, int64_t> rejections;
+  std::optional<Rejection> policy;  // that executable memory is refused
+  std::atomic<bool> refusal_told{false};
   // What is not written down yet, beside the entries' own counts.
   std::vector<KernelStore::Hits> departed;
   cache::Usage unrecorded;
@@ -100,23 +93,26 @@ struct KernelCache::Impl {
 KernelOr KernelCache::Impl::GetOrCompile(const ir::KernelSpec& spec) {
   const std::string key = spec.ToString();
   std::shared_ptr<Flight> flight;
+  std::shared_ptr<const Kernel> hit;
   {
     std::unique_lock lock(mutex);
-    if (const auto found = entries.find(key); found != entries.end()) {
-      ++hits;
-      ++found->second.hits;
-      ++found->second.unrecorded;
-      order.splice(order.begin(), order, found->second.place);
-      return found->second.kernel;
+    hit = Find(key);
+    if (hit == nullptr) {
+      std::shared_ptr<Flight>& slot = flights[key];
+      if (slot != nullptr) {
+        flight = slot;
+        flight->done.wait(lock, [&] { return flight->result.has_value(); });
+        if (!flight->result->ok()) return *flight->result;
+        ++hits;
+        hit = **flight->result;
+      } else {
+        slot = flight = std::make_shared<Flight>();
+      }
     }
-    std::shared_ptr<Flight>& slot = flights[key];
-    if (slot != nullptr) {
-      flight = slot;
-      flight->done.wait(lock, [&] { return flight->result.has_value(); });
-      if (flight->result->ok()) ++hits;
-      return *flight->result;
-    }
-    slot = flight = std::make_shared<Flight>();
+  }
+  if (hit != nullptr) {
+    if (Logs(kLogCache)) Log(kLogCache, absl::StrCat("hit ", hit->signature));
+    return hit;
   }
   KernelOr result = Compile(spec);
   std::vector<std::shared_ptr<const Kernel>> dropped;  // their code is unmapped after the lock
@@ -141,6 +137,17 @@ KernelOr KernelCache::Impl::GetOrCompile(const ir::KernelSpec& spec) {
   return result;
 }
 
+// Under the lock: what is kept, counted as a hit; null where nothing is.
+std::shared_ptr<const Kernel> KernelCache::Impl::Find(const std::string& key) {
+  const auto found = entries.find(key);
+  if (found == entries.end()) return nullptr;
+  ++hits;
+  ++found->second.hits;
+  ++found->second.unrecorded;
+  order.splice(order.begin(), order, found->second.place);
+  return found->second.kernel;
+}
+
 KernelOr KernelCache::Impl::Compile(const ir::KernelSpec& spec) {
   if (absl::Status status = spec.Verify(); !status.ok()) return status;
   std::vector<Rejection> rejections_before;
@@ -163,8 +170,7 @@ KernelOr KernelCache::Impl::Compile(const ir::KernelSpec& spec) {
     if (fell_back && options.strict) break;
     std::shared_ptr<Kernel> kernel = std::get<std::shared_ptr<Kernel>>(std::move(answer));
     kernel->rejections = std::move(rejections_before);
-    if (options.perf_map && kernel->code != nullptr) AppendPerfMap(*kernel);
-    Log(1,
+    Log(kernel->loaded ? kLogCache : kLogKernels,
         absl::StrFormat("%s %s: %d bytes in %.3f ms", kernel->loaded ? "loaded" : "compiled", kernel->signature,
                         kernel->code_bytes, std::chrono::duration<double, std::milli>(Clock::now() - start).count()));
     return std::shared_ptr<const Kernel>(std::move(kernel));
@@ -177,7 +183,10 @@ KernelOr KernelCache::Impl::Compile(const ir::KernelSpec& spec) {
 }
 
 std::variant<std::shared_ptr<Kernel>, Rejection> KernelCache::Impl::TryEmitter(const codegen::Emitter& emitter,
-                                                                               const ir::KernelSpec& spec) const {
+                                                                               const ir::KernelSpec& spec) {
+  if (emitter.needs_executable_memory()) {
+    if (std::optional<Rejection> refused = Policy()) return *std::move(refused);
+  }
   const bool on_disk = options.store != nullptr && emitter.needs_executable_memory();
   if (on_disk) {
     if (const auto stored = options.store->Load(spec, options.target, emitter.name())) {
@@ -202,11 +211,11 @@ std::variant<std::shared_ptr<Kernel>, Rejection> KernelCache::Impl::TryEmitter(c
 }
 
 std::variant<std::shared_ptr<Kernel>, Rejection> KernelCache::Impl::Install(
-    const codegen::EmittedKernel& emitted) const {
+    const codegen::EmittedKernel& emitted) {
   auto kernel = std::make_shared<Kernel>();
   if (!emitted.code.empty()) {
     auto block = options.make_executable(emitted.code);
-    if (!block.ok()) return Rejection{RejectReason::kExecutableMemory, std::string(block.status().message())};
+    if (!block.ok()) return Refused(block.status());
     kernel->code = *std::move(block);
     for (size_t i = 0; i < emitted.entry_offsets.size(); ++i) {
       const int32_t offset = emitted.entry_offsets[i];
@@ -221,7 +230,27 @@ std::variant<std::shared_ptr<Kernel>, Rejection> KernelCache::Impl::Install(
   kernel->image.spec = emitted.spec;
   kernel->image.schedule = emitted.schedule;
   kernel->image.run = emitted.run;
+  if (options.listing.any() && kernel->code != nullptr) {
+    kernel->listing = ListCode(options.listing, kernel->signature, emitted, kernel->code->data());
+  }
   return kernel;
+}
+
+// A policy stays for the life of the process: no more code is generated for it to refuse. Memory may be had later.
+Rejection KernelCache::Impl::Refused(const absl::Status& status) {
+  const std::string message(status.message());
+  if (!refusal_told.exchange(true)) Log(kLogWarning, absl::StrCat("warning: ", message, "; kernels are portable C++"));
+  Rejection rejection{RejectReason::kExecutableMemory, message};
+  if (absl::IsPermissionDenied(status)) {
+    const std::lock_guard lock(mutex);
+    policy = rejection;
+  }
+  return rejection;
+}
+
+std::optional<Rejection> KernelCache::Impl::Policy() const {
+  const std::lock_guard lock(mutex);
+  return policy;
 }
 
 void KernelCache::Impl::Keep(const std::string& key, std::shared_ptr<const Kernel> kernel) {
@@ -253,7 +282,7 @@ void KernelCache::Impl::Count(std::string_view reason, std::string_view message)
     ++rejection.count;
     if (rejection.example.empty()) rejection.example = message;
   }
-  if (first) Log(1, message);
+  Log(first ? kLogKernels : kLogCache, message);
 }
 
 // Under the lock: keeps the count of hits that is not written down yet.
@@ -311,7 +340,8 @@ KernelCache& KernelCache::Instance() {
       options.emitter = environment->emitter;
       options.strict = environment->strict;
       options.keep = environment->cache != Environment::Cache::kOff;
-      options.perf_map = environment->perf_map;
+      options.listing = environment->listing;
+      if (options.listing.perf_map) options.make_executable = &MakeExecutableForPerfMap;
       options.byte_budget = environment->cache_bytes;
       options.store = KernelStore::Create(*environment);
     }
@@ -329,9 +359,7 @@ KernelOr KernelCache::GetOrCompile(const ir::KernelSpec& spec) {
   return impl_->GetOrCompile(spec);
 }
 
-void KernelCache::CountRejection(std::string_view reason) {
-  impl_->Count(reason, absl::StrCat("not fused: ", Text(reason)));
-}
+void KernelCache::CountRejection(std::string_view reason, std::string_view message) { impl_->Count(reason, message); }
 
 std::vector<KernelInfo> KernelCache::List() const {
   std::vector<KernelInfo> list;
@@ -365,7 +393,7 @@ KernelStats KernelCache::Stats() const {
 void KernelCache::Flush(std::chrono::milliseconds patience) {
   impl_->Record();
   if (impl_->options.store != nullptr && !impl_->options.store->Flush(patience)) {
-    Log(1, "some kernels are not on disk yet");
+    Log(kLogKernels, "some kernels are not on disk yet");
   }
 }
 

@@ -14,6 +14,7 @@
 #include "clikart/codegen/emitter.h"
 #include "clikart/codegen/kernel.h"
 #include "clikart/runtime.h"
+#include "code_listing.h"
 #include "executable_memory.h"
 #include "kernel_store.h"
 
@@ -30,6 +31,7 @@ struct Kernel {
   bool loaded = false;                         // from disk
   std::vector<codegen::Rejection> rejections;  // of the emitters before the one that served
   std::shared_ptr<ExecutableBlock> code;       // null where nothing was generated
+  std::shared_ptr<void> listing;               // what a debugger reads of it
 };
 
 // What a cache compiles with, and for what.
@@ -39,7 +41,7 @@ struct KernelCacheOptions {
   std::string emitter = "auto";  // or the only one to try before the last
   bool strict = false;           // a rejection is an error
   bool keep = true;              // false: every call compiles (CLIKART_CACHE=off)
-  bool perf_map = false;         // append generated code to /tmp/perf-<pid>.map
+  CodeListing listing;           // who is told of generated code
   int64_t byte_budget = 64 << 20;
   std::shared_ptr<KernelStore> store;  // null: nothing is kept on disk
   absl::StatusOr<std::shared_ptr<ExecutableBlock>> (*make_executable)(std::span<const uint8_t>) = &MakeExecutable;
@@ -61,7 +63,7 @@ class KernelCache {
   // setting is InvalidArgument.
   absl::StatusOr<std::shared_ptr<const Kernel>> GetOrCompile(const ir::KernelSpec& spec);
   // Counts a refusal that was decided above the emitters (a group that runs side by side, say).
-  void CountRejection(std::string_view reason);
+  void CountRejection(std::string_view reason, std::string_view message);
 
   std::vector<KernelInfo> List() const;  // most recently used first
   KernelStats Stats() const;

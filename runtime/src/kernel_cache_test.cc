@@ -128,7 +128,7 @@ TEST_F(KernelCacheTest, RejectionFallsBackAndIsCountedAndLoggedOnce) {
   ASSERT_EQ(kernel->rejections.size(), 1u);
   EXPECT_EQ(kernel->rejections[0].reason, RejectReason::kDataType);
   EXPECT_THAT(cache.Stats().rejections, ElementsAre(Pair("data_type", 2)));
-  cache.CountRejection("mixed_inputs");
+  cache.CountRejection("mixed_inputs", "the parts run side by side");
   EXPECT_THAT(cache.Stats().rejections, ElementsAre(Pair("data_type", 2), Pair("mixed_inputs", 1)));
 }
 
@@ -251,18 +251,40 @@ TEST_F(KernelCacheTest, ThrashingThreads) {
   EXPECT_LE(cache.Stats().entries, 1);
 }
 
-TEST_F(KernelCacheTest, PerfMapNamesTheCode) {
+TEST_F(KernelCacheTest, RefusedMemoryIsOneWarningAndAskedForOnce) {
   KernelCacheOptions options = Options();
-  options.perf_map = true;
+  options.make_executable = [](std::span<const uint8_t>) {
+    return absl::StatusOr<std::shared_ptr<ExecutableBlock>>(absl::PermissionDeniedError("a policy, and its remedy"));
+  };
   KernelCache cache(options);
-  const auto kernel = *cache.GetOrCompile(Spec(16));
-  const std::string path = "/tmp/perf-" + std::to_string(getpid()) + ".map";
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  std::filesystem::remove(path);
-  std::stringstream address;
-  address << std::hex << reinterpret_cast<uintptr_t>(kernel->code->data());
-  EXPECT_EQ(text.str(), address.str() + " 64 " + kernel->signature + "\n");
+  ::testing::internal::CaptureStderr();
+  for (int64_t n = 1; n <= 3; ++n) {
+    const auto kernel = *cache.GetOrCompile(Spec(n));
+    EXPECT_EQ(kernel->emitter, "slow");
+    ASSERT_EQ(kernel->rejections.size(), 1u);
+    EXPECT_EQ(kernel->rejections[0].reason, RejectReason::kExecutableMemory);
+    EXPECT_EQ(kernel->rejections[0].detail, "a policy, and its remedy");
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "clikart: warning: a policy, and its remedy; kernels are portable C++\n");
+  EXPECT_EQ(fast_.emitted, 1);  // no code is made that cannot be run
+  EXPECT_THAT(cache.Stats().rejections, ElementsAre(Pair("executable_memory", 3)));
+}
+
+TEST_F(KernelCacheTest, ScarceMemoryMayBeHadLater) {
+  static std::atomic<bool> scarce;
+  scarce = true;
+  KernelCacheOptions options = Options();
+  options.make_executable = [](std::span<const uint8_t> code) {
+    if (scarce) return absl::StatusOr<std::shared_ptr<ExecutableBlock>>(absl::ResourceExhaustedError("no memory"));
+    return MakeExecutable(code);
+  };
+  KernelCache cache(options);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ((*cache.GetOrCompile(Spec(1)))->emitter, "slow");
+  scarce = false;
+  EXPECT_EQ((*cache.GetOrCompile(Spec(2)))->emitter, "fast");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "clikart: warning: no memory; kernels are portable C++\n");
 }
 
 // The process's own cache, with the real emitters.

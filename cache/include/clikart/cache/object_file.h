@@ -19,6 +19,16 @@ inline constexpr int64_t kMaxFileBytes = 16 << 20;
 // break in a text).
 absl::StatusOr<std::vector<uint8_t>> Serialize(const Entry& entry);
 
+// Where code lies in this process, and what its symbols' names begin with.
+struct Placement {
+  uint64_t address = 0;
+  std::string prefix;
+};
+
+// The same for a debugger: sections have the addresses of the code in memory, and symbols are functions alone,
+// as a debugger takes the start of the nearest one for the start of a frame. Not for Parse.
+absl::StatusOr<std::vector<uint8_t>> SerializeLoaded(const Entry& entry, const Placement& placement);
+
 // DataLoss where the bytes are not exactly what Serialize wrote. The digest is compared before anything
 // else is read, and whatever is read is checked all the same.
 absl::StatusOr<Entry> Parse(std::span<const uint8_t> file);
