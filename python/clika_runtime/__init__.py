@@ -1,7 +1,8 @@
 # ruff: noqa: E402 (what cannot be imported is explained before the rest is tried)
 """clika_runtime: layers that read the same input, joined into one generated kernel, bit for bit.
 
-The layers are in `clika_runtime.nn`; tensors and everything that shows or steers the runtime are here.
+The layers are in `clika_runtime.nn`, readers of quantized ones in `clika_runtime.checkpoints`; tensors and everything
+that shows or steers the runtime are here.
 """
 
 try:
@@ -20,7 +21,7 @@ except ImportError as error:
 
 _core.refuse_subinterpreter()
 
-from . import kernels, nn
+from . import checkpoints, kernels, nn
 from ._core import (
     ClikaRTError,
     Tensor,
@@ -62,6 +63,7 @@ __all__ = [
     "Tensor",
     "WarmupReport",
     "bfloat16",
+    "checkpoints",
     "concat",
     "count_dispatches",
     "cpu_info",

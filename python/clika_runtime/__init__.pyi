@@ -5,6 +5,7 @@ from typing import Any, Protocol, final
 import numpy as np
 from typing_extensions import CapsuleType, Self
 
+from . import checkpoints as checkpoints
 from . import kernels as kernels
 from . import nn as nn
 

@@ -51,12 +51,8 @@ def test_it_serves_what_the_fast_path_cannot(level):
 
 
 def copy_without_the_object(folder):
-    copy = folder / "clika_runtime"
-    copy.mkdir()
-    for source in PACKAGE.iterdir():
-        if source.is_file() and source.name != OBJECT:
-            shutil.copy(source.resolve(), copy / source.name)
-    return copy
+    ignored = shutil.ignore_patterns(OBJECT, "__pycache__")
+    return Path(shutil.copytree(PACKAGE, folder / "clika_runtime", ignore=ignored))
 
 
 def test_without_it_the_next_emitter_serves_and_the_reason_is_told(tmp_path):

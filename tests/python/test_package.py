@@ -30,7 +30,9 @@ def test_import_is_silent_and_loads_no_llvm():
 
 
 def test_import_brings_no_optional_package():
-    script = "import sys, clika_runtime; print({'rich', 'ml_dtypes', 'torch', 'safetensors'} & set(sys.modules))"
+    script = (
+        "import sys, clika_runtime; print({'rich', 'ml_dtypes', 'torch', 'safetensors', 'gguf'} & set(sys.modules))"
+    )
     assert run(script).stdout.strip() == "set()"
 
 
@@ -111,7 +113,7 @@ def test_stubs_declare_what_exists_and_all_that_is_public(stub):
     names = declared(stub)
     extra = {"WarmupItem", "LoadReport", "Layer", "LinearGroup", "ConvGroup"}  # met as results, not imported
     assert set(names) - extra - {"__version__"} <= set(dir(module))
-    submodules = {"nn", "kernels", "ActivationLike"}
+    submodules = {"nn", "kernels", "checkpoints", "ActivationLike"}
     assert set(module.__all__) - submodules <= set(names)
 
 

@@ -1,0 +1,156 @@
+"""torchao: tensor subclasses as `flatten_tensor_state_dict` writes them to safetensors.
+
+A weight `layer.weight` becomes `layer._weight_qdata`, `layer._weight_scale`, `layer._weight_zero_point`, and an entry
+"layer.weight" of the file's metadata names its class and its block size.
+
+| class | qdata [out, in] | zero point | scheme |
+|---|---|---|---|
+| `Int8Tensor` | int8 | int8, or none | int8 |
+| `IntxUnpackedToInt8Tensor`, int4 or int8 | int8 | int8, or a float that is a whole number | int4, int8 |
+| `Int4Tensor` | two int4 a byte, the even input in the low nibble | zeros; scales are [groups, out] | int4 |
+| `Float8Tensor`, e4m3fn or e5m2 | the number itself | none | fp8_e4m3, fp8_e5m2 |
+
+w[o, k] = scale[o, g] * (qdata[o, k] - zero[o, g]), g the block of k
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..nn import QuantScheme
+from ._codes import from_nibbles
+from ._entries import FLOATS, Entries
+from ._groups import group_size_of
+from ._linear import QuantizedLinear, integer_linear, with_bias
+
+_FLOAT8 = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+
+
+def read(
+    tensors: Mapping[str, Any],
+    prefix: str = "",
+    *,
+    metadata: Mapping[str, str] | None = None,
+    symmetric: bool | None = None,
+) -> QuantizedLinear:
+    """The linear whose weight torchao calls `prefix`.weight (the table of this module).
+
+    `metadata`: the safetensors file's, which names the classes; a `Checkpoint` brings its own. `symmetric`: None drops
+    zero points that are 0 everywhere, False keeps them (adding them where there are none), True insists on them.
+    ClikaRTError: no metadata, other classes (tile-packed, preshuffled and MX tensors are layouts of one kernel: save
+    the model with a plain one), blocks over several rows, a scale on the activations, zero points that are no codes.
+    """
+    entries = Entries(tensors, prefix, "torchao")
+    kind, attributes = _described(entries, metadata or {})
+    reader = _READERS.get(kind)
+    if reader is None:
+        raise entries.refused(f"found a {kind}, expected one of {', '.join(_READERS)}; save the model with one of them")
+    if "_weight_act_pre_scale" in entries:
+        raise entries.refused("found act_pre_scale, which scales the activations; fold it into the layer before")
+    return reader(entries, attributes, symmetric)
+
+
+def _described(entries: Entries, metadata: Mapping[str, str]) -> tuple[str, Mapping[str, Any]]:
+    name = entries.key("weight")
+    if name not in metadata:
+        raise entries.refused(f'the metadata has no entry "{name}"; pass metadata, the safetensors file\'s')
+    try:
+        entry = json.loads(metadata[name])
+        return entry["_type"], entry.get("_data", {})
+    except (TypeError, ValueError, KeyError) as error:
+        raise entries.refused(f'the metadata\'s entry "{name}" is not one that torchao writes: {error!r}') from error
+
+
+def _blocks(entries: Entries, attributes: Mapping[str, Any], name: str, found: np.ndarray, shape: tuple[int, int]):
+    """[out, groups] of what blocks of [1, size] hold; what one block of all rows holds is repeated for each."""
+    rows, inputs = shape
+    block = attributes.get("block_size")
+    if not (isinstance(block, list) and len(block) == 2 and block[0] in (1, rows) and 1 <= block[1] <= inputs):
+        raise entries.refused(f"found blocks of {block}, expected [1, size] or [{rows}, size] for {rows} outputs")
+    groups = -(-inputs // block[1])
+    entries.expect_shape(name, found, (rows // block[0], groups), f"for blocks of {block} in [{rows}, {inputs}]")
+    return np.ascontiguousarray(np.broadcast_to(found, (rows, groups)))
+
+
+def _signed(entries: Entries, attributes: Mapping[str, Any], bits: int, symmetric: bool | None) -> QuantizedLinear:
+    codes = entries.take("_weight_qdata", ("int8",), 2)
+    scale = entries.take("_weight_scale", FLOATS, 2)
+    zero = entries.find("_weight_zero_point", ("int8", *FLOATS), 2)
+    return integer_linear(
+        entries,
+        entries.unsigned("_weight_qdata", codes, bits),
+        _blocks(entries, attributes, "_weight_scale", scale, codes.shape),
+        None
+        if zero is None
+        else entries.unsigned(
+            "_weight_zero_point", _blocks(entries, attributes, "_weight_zero_point", zero, codes.shape), bits
+        ),
+        bits=bits,
+        group_size=_group_size(attributes, codes.shape[1]),
+        symmetric=symmetric,
+    )
+
+
+def _group_size(attributes: Mapping[str, Any], inputs: int) -> int:
+    size = attributes["block_size"][1]
+    return -1 if size == inputs else size
+
+
+def _int8(entries: Entries, attributes: Mapping[str, Any], symmetric: bool | None) -> QuantizedLinear:
+    return _signed(entries, attributes, 8, symmetric)
+
+
+def _intx(entries: Entries, attributes: Mapping[str, Any], symmetric: bool | None) -> QuantizedLinear:
+    target = attributes.get("target_dtype")
+    name = target.get("_data") if isinstance(target, dict) else target
+    if name not in ("int4", "int8"):
+        raise entries.refused(f"found codes of {name}, expected int4 or int8")
+    return _signed(entries, attributes, int(name[3:]), symmetric)
+
+
+def _int4(entries: Entries, attributes: Mapping[str, Any], symmetric: bool | None) -> QuantizedLinear:
+    pairs = entries.take("_weight_qdata", ("int8", "uint8"), 2)
+    rows, inputs = pairs.shape[0], 2 * pairs.shape[1]
+    scale = entries.take("_weight_scale", FLOATS, 2)
+    zero = entries.take("_weight_zero_point", FLOATS, 2)
+    entries.expect_shape("_weight_scale", scale, (scale.shape[0], rows), f"for {rows} outputs")
+    if zero.any():
+        raise entries.refused(
+            f"_weight_zero_point: found {float(zero[zero != 0][0]):g}, an offset added to the weights, expected 0; "
+            "quantize with IntxUnpackedToInt8Tensor, whose zero points are codes"
+        )
+    return integer_linear(
+        entries,
+        from_nibbles(pairs.view(np.uint8)) ^ 8,
+        scale.T,
+        None,
+        bits=4,
+        group_size=group_size_of(entries, inputs, scale.shape[0], _group_size(attributes, inputs)),
+        symmetric=symmetric,
+    )
+
+
+def _float8(entries: Entries, attributes: Mapping[str, Any], symmetric: bool | None) -> QuantizedLinear:
+    codes = entries.take("_weight_qdata", tuple(_FLOAT8), 2)
+    rows, inputs = codes.shape
+    scale = entries.take("_weight_scale", FLOATS, 2)
+    if symmetric is False:
+        raise entries.refused("float8 codes have no zero points; symmetric must not be False")
+    state = {
+        "weight": np.ascontiguousarray(codes).view(np.uint8),
+        "weight_scale": _blocks(entries, attributes, "_weight_scale", scale, codes.shape),
+    }
+    scheme = QuantScheme(8, True, _group_size(attributes, inputs), scale.dtype, _FLOAT8[codes.dtype.name])
+    return with_bias(entries, inputs, rows, scheme, state)
+
+
+_READERS = {
+    "Int8Tensor": _int8,
+    "IntxUnpackedToInt8Tensor": _intx,
+    "Int4Tensor": _int4,
+    "Float8Tensor": _float8,
+}
