@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "clikart/codegen/emitter.h"
 #include "clikart/runtime.h"
+#include "first_use.h"
 #include "text.h"
 
 namespace clikart {
@@ -177,12 +178,12 @@ absl::StatusOr<Environment> Environment::Parse(GetEnv getenv) {
 }
 
 const absl::StatusOr<Environment>& Environment::Get() {
-  static const absl::StatusOr<Environment>* const environment = [] {
+  static constinit FirstUse<const absl::StatusOr<Environment>> environment;
+  return environment.Get([] {
     const auto* parsed = new absl::StatusOr<Environment>(Parse(ProcessGetEnv));
     if (parsed->ok()) internal::log_level.store((*parsed)->verbose, std::memory_order_relaxed);
     return parsed;
-  }();
-  return *environment;
+  });
 }
 
 namespace {
@@ -195,12 +196,13 @@ codegen::IsaLevel Cap() {
 }  // namespace
 
 const codegen::CpuidRecord& HostCpuid() {
-  static const codegen::CpuidRecord record = codegen::CpuidRecord::Host(Cap());
-  return record;
+  static constinit FirstUse<const codegen::CpuidRecord> record;
+  return record.Get([] { return new codegen::CpuidRecord(codegen::CpuidRecord::Host(Cap())); });
 }
 
 const codegen::Target& HostTarget() {
-  static const codegen::Target target = [] {
+  static constinit FirstUse<const codegen::Target> target;
+  return target.Get([] {
     const auto& environment = Environment::Get();
     const codegen::IsaLevel cap = Cap();
     const codegen::Target found = codegen::Detect(HostCpuid(), cap);
@@ -208,9 +210,8 @@ const codegen::Target& HostTarget() {
       Log(0, absl::StrCat("warning: CLIKART_MAX_ISA is ", Text(codegen::Name(cap)), ", but this CPU has ",
                           Text(codegen::Name(found.level())), "; using that"));
     }
-    return found;
-  }();
-  return target;
+    return new codegen::Target(found);
+  });
 }
 
 codegen::MathMode ProcessMath() {

@@ -1,6 +1,5 @@
 #include "executable_memory.h"
 
-#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -127,20 +126,16 @@ class PrivateBlock : public ExecutableBlock {
   size_t mapped_, size_;
 };
 
-// The arena that is being filled. The lock is held across a fork, and each child fills an arena of its own.
+// The arena that is being filled.
 class Allocator {
  public:
   static Allocator& Instance() {
-    static Allocator* const allocator = [] {
-      pthread_atfork([] { Instance().mutex_.lock(); }, [] { Instance().mutex_.unlock(); },
-                     [] {
-                       Instance().current_.reset();
-                       Instance().mutex_.unlock();
-                     });
-      return new Allocator;
-    }();
+    static Allocator* const allocator = new Allocator;
     return *allocator;
   }
+
+  std::mutex& mutex() { return mutex_; }
+  void Leave() { current_.reset(); }
 
   absl::StatusOr<std::shared_ptr<ExecutableBlock>> Allocate(std::span<const uint8_t> code) {
     const std::lock_guard lock(mutex_);
@@ -163,6 +158,9 @@ class Allocator {
 };
 
 }  // namespace
+
+std::mutex& ExecutableMemoryMutex() { return Allocator::Instance().mutex(); }
+void LeaveParentsExecutableMemory() { Allocator::Instance().Leave(); }
 
 absl::StatusOr<std::shared_ptr<ExecutableBlock>> MakeExecutable(std::span<const uint8_t> code) {
   absl::StatusOr<std::shared_ptr<ExecutableBlock>> block = Allocator::Instance().Allocate(code);

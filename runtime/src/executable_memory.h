@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 
 #include "absl/status/statusor.h"
@@ -25,5 +26,9 @@ absl::StatusOr<std::shared_ptr<ExecutableBlock>> MakeExecutable(std::span<const 
 // The same in private pages of its own where those are allowed: perf looks up /tmp/perf-<pid>.map for pages
 // without a file alone.
 absl::StatusOr<std::shared_ptr<ExecutableBlock>> MakeExecutableForPerfMap(std::span<const uint8_t> code);
+
+// For pthread_atfork: guards the memory that is being filled. A child fills memory of its own.
+std::mutex& ExecutableMemoryMutex();
+void LeaveParentsExecutableMemory();  // under the lock
 
 }  // namespace clikart

@@ -1,7 +1,5 @@
 #include "kernel_cache.h"
 
-#include <pthread.h>
-
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -15,6 +13,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "environment.h"
+#include "first_use.h"
+#include "process_hooks.h"
 #include "text.h"
 
 namespace clikart {
@@ -331,8 +331,15 @@ void KernelCache::Impl::AfterForkInChild() {
 KernelCache::KernelCache(const KernelCacheOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 KernelCache::~KernelCache() = default;
 
+namespace {
+
+[[maybe_unused]] const int g_hooks = InstallProcessHooks();
+constinit FirstUse<KernelCache> g_instance;
+
+}  // namespace
+
 KernelCache& KernelCache::Instance() {
-  static KernelCache* const cache = [] {
+  return g_instance.Get([] {
     KernelCacheOptions options;
     options.emitters = codegen::Emitters();
     options.target = HostTarget();
@@ -346,12 +353,21 @@ KernelCache& KernelCache::Instance() {
       options.store = KernelStore::Create(*environment);
     }
     auto* made = new KernelCache(options);
-    pthread_atfork([] { Instance().impl_->BeforeFork(); }, [] { Instance().impl_->AfterForkInParent(); },
-                   [] { Instance().impl_->AfterForkInChild(); });
     if (options.store != nullptr) std::atexit([] { Instance().Flush(kExitPatience); });
     return made;
-  }();
-  return *cache;
+  });
+}
+
+void KernelCache::BeforeFork() {
+  if (const KernelCache* cache = g_instance.Peek()) cache->impl_->BeforeFork();
+}
+
+void KernelCache::AfterForkInParent() {
+  if (const KernelCache* cache = g_instance.Peek()) cache->impl_->AfterForkInParent();
+}
+
+void KernelCache::AfterForkInChild() {
+  if (const KernelCache* cache = g_instance.Peek()) cache->impl_->AfterForkInChild();
 }
 
 KernelOr KernelCache::GetOrCompile(const ir::KernelSpec& spec) {

@@ -72,6 +72,11 @@ class KernelCache {
   void Flush(std::chrono::milliseconds patience);
   void SetByteBudget(int64_t bytes);  // CLIKART_CACHE_SIZE; least recently used entries go first
 
+  // For pthread_atfork: of the process's own, where there is one.
+  static void BeforeFork();
+  static void AfterForkInParent();
+  static void AfterForkInChild();
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

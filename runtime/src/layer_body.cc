@@ -1,14 +1,10 @@
 #include "layer_body.h"
 
-#include <pthread.h>
-
 #include <atomic>
-#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "group_core.h"
-#include "kernel_cache.h"
 #include "status_macros.h"
 #include "tensor_copy.h"
 #include "text.h"
@@ -21,15 +17,7 @@ std::atomic<uint64_t> g_epoch{0};
 }  // namespace
 
 std::shared_mutex& StructureMutex() {
-  static std::shared_mutex* const mutex = [] {
-    // Held over a fork, so that the child finds no load, fuse or pack half done. The cache's lock, which may
-    // be taken under this one, has to be registered before it: the last registered is taken first.
-    KernelCache::Instance();
-    pthread_atfork([] { StructureMutex().lock(); }, [] { StructureMutex().unlock(); },
-                   // The owner of a shared_mutex is a thread that the child does not have: it gets a new one.
-                   [] { new (&StructureMutex()) std::shared_mutex; });
-    return new std::shared_mutex;
-  }();
+  static std::shared_mutex* const mutex = new std::shared_mutex;
   return *mutex;
 }
 

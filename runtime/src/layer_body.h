@@ -27,6 +27,7 @@ class ConvGrid;
 class GroupCore;
 struct Rows;
 
+// Held over a fork, so that the child finds no load, fuse or pack half done.
 std::shared_mutex& StructureMutex();
 
 // Odd while a load replaces states; a reader of several layers retries when it changed meanwhile.

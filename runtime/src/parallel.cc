@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "clikart/runtime.h"
 #include "environment.h"
+#include "first_use.h"
 #include "thread_count.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -184,12 +185,12 @@ std::atomic<State*> g_state{nullptr};
 std::atomic<int> g_wanted{0};  // threads that SetNumThreads asked for; 0 is automatic
 
 int AutomaticThreads() {
-  static const int automatic = [] {
+  static constinit FirstUse<const int> automatic;
+  return automatic.Get([] {
     const auto& environment = Environment::Get();
     const int given = environment.ok() ? environment->num_threads.value_or(0) : 0;
-    return given > 0 ? given : UsableCpus();
-  }();
-  return automatic;
+    return new int(given > 0 ? given : UsableCpus());
+  });
 }
 
 State& GetState() {

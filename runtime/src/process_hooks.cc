@@ -1,0 +1,73 @@
+#include "process_hooks.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <mutex>
+#include <new>
+
+#include "executable_memory.h"
+#include "first_use.h"
+#include "gdb_listing.h"
+#include "jitdump.h"
+#include "kernel_cache.h"
+#include "layer_body.h"
+
+namespace clikart {
+namespace {
+
+// A fork waits for all locks and holds them, so that the child finds nothing half done. In the order in which a
+// thread that holds one may ask for another.
+void BeforeFork() {
+  StructureMutex().lock();
+  FirstUseMutex().lock();
+  KernelCache::BeforeFork();
+  ExecutableMemoryMutex().lock();
+  Jitdump::Instance().mutex().lock();
+  GdbListMutex().lock();
+}
+
+void AfterForkInParent() {
+  GdbListMutex().unlock();
+  Jitdump::Instance().mutex().unlock();
+  ExecutableMemoryMutex().unlock();
+  KernelCache::AfterForkInParent();
+  FirstUseMutex().unlock();
+  StructureMutex().unlock();
+}
+
+void AfterForkInChild() {
+  GdbListMutex().unlock();
+  Jitdump::Instance().mutex().unlock();
+  LeaveParentsExecutableMemory();
+  ExecutableMemoryMutex().unlock();
+  KernelCache::AfterForkInChild();
+  // The owner of these is a thread that the child does not have: they start anew.
+  new (&FirstUseMutex()) std::recursive_mutex;
+  new (&StructureMutex()) std::shared_mutex;
+}
+
+}  // namespace
+
+std::recursive_mutex& FirstUseMutex() {
+  static std::recursive_mutex* const mutex = new std::recursive_mutex;
+  return *mutex;
+}
+
+int InstallProcessHooks() {
+  // The locks exist from now on, so that a handler makes none.
+  (void)StructureMutex();
+  (void)FirstUseMutex();
+  (void)ExecutableMemoryMutex();
+  (void)Jitdump::Instance();
+  (void)GdbListMutex();
+  pthread_atfork(&BeforeFork, &AfterForkInParent, &AfterForkInChild);
+  // A program itself is not found, and need not be.
+  if (Dl_info self{}; dladdr(reinterpret_cast<const void*>(&BeforeFork), &self) != 0) {
+    (void)dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    (void)dlerror();  // nobody asks for it
+  }
+  return 0;
+}
+
+}  // namespace clikart
