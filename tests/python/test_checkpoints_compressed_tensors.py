@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from clika_runtime import ClikaRTError, checkpoints
 from ecosystems import module_of, round_trips, same_columns
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="compressed-tensors packs PyTorch tensors (python/requirements-torch.txt)")
 packing = module_of("compressed_tensors", "compressors/pack_quantized/helpers.py")
@@ -59,6 +61,24 @@ def test_weights_are_the_packers(rng, rows, inputs, group, bits, symmetric):
     assert (linear.out_features, linear.in_features) == (rows, inputs)
     same_columns(linear.layer(), case.weight)
     round_trips(linear)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(1, 9),
+    st.integers(1, 70),
+    st.sampled_from([4, 8]),
+    st.sampled_from([-1, 1, 3, 16, 32]),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 1000),
+)
+def test_any_shape(rows, inputs, bits, group, symmetric, shuffled, seed):
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(np.arange(inputs) // (inputs if group == -1 else group)) if shuffled else None
+    case = Case(rng, rows, inputs, bits, group, symmetric, order)
+    linear = compressed_tensors.read(case.tensors, "q", num_bits=bits, group_size=group)
+    same_columns(linear.layer(), case.weight)
 
 
 def test_bytes_are_taken_as_they_are(rng):
@@ -136,11 +156,38 @@ def test_the_config_is_heeded(rng):
     same_columns(linear.layer(), case.weight)
 
 
+# The formats "int-quantized" and "float-quantized": codes as they are.
+
+
+@pytest.mark.parametrize("group", [16, -1])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_codes_that_are_not_packed(rng, group, symmetric):
+    case = Case(rng, 5, 32, 8, group, symmetric)
+    tensors = {"q.weight": torch.from_numpy(case.codes.astype(np.int8)), "q.weight_scale": case.scales}
+    if not symmetric:
+        tensors["q.weight_zero_point"] = torch.from_numpy(case.zeros.astype(np.int8))
+    linear = checkpoints.read_linear(tensors, "q", config=config(8, group, symmetric, "int-quantized"))
+    same_columns(linear.layer(), case.weight)
+    round_trips(linear)
+
+
+def test_codes_that_are_floats(rng):
+    codes = torch.from_numpy(rng.standard_normal((5, 32))).to(torch.float8_e4m3fn)
+    scales = torch.from_numpy(0.01 + rng.random((5, 1))).to(torch.bfloat16)
+    tensors = {"q.weight": codes, "q.weight_scale": scales}
+    linear = checkpoints.read_linear(tensors, "q", config=config(8, -1, format="float-quantized"))
+    assert str(linear.scheme) == "fp8_e4m3_bf16"
+    same_columns(linear.layer(), codes.double().numpy() * scales.double().numpy())
+    round_trips(linear)
+    with pytest.raises(ClikaRTError, match="8-bit floats have no zero points"):
+        compressed_tensors.read(tensors, "q", symmetric=False)
+
+
 REFUSALS = [
     ({"num_bits": 3}, "found 3-bit codes; codes of 4 and 8 bits are served"),
     ({"num_bits": 8}, r"weight_packed: found int32\[4, 4\], expected \[4, 8\] for \[4, 32\], 8 bits"),
     ({"group_size": 8}, "found 2 groups, expected 4 for 32 inputs and group_size 8"),
-    ({"config": config(format="marlin-24")}, 'found the format "marlin-24", expected "pack-quantized"'),
+    ({"config": config(format="marlin-24")}, 'found the format "marlin-24", expected one of pack-quantized, int'),
     ({"symmetric": True}, "found a zero point of .*, expected 8 everywhere in a symmetric weight"),
 ]
 

@@ -11,7 +11,12 @@ package = pytest.importorskip("gguf", reason="see python/requirements-formats.tx
 QuantType = package.GGMLQuantizationType
 GgufTensor = checkpoints.gguf.GgufTensor
 
-WRITTEN = {"Q8_0": "int8_g32", "Q4_0": "int4_g32", "MXFP4": "mxfp4"}  # the package quantizes to these
+WRITTEN = {
+    "Q8_0": "int8_g32",
+    "Q4_0": "int4_g32",
+    "Q5_0": "int8_g32",
+    "MXFP4": "mxfp4",
+}  # the package quantizes to these
 
 
 def quantized(rng, kind, rows=5, inputs=96):
@@ -34,7 +39,7 @@ def random_blocks(rng, kind, rows=3, blocks=2):
 
 
 # Where each type's block has float16 fields.
-HALFS = {"Q8_0": (0,), "Q4_0": (0,), "Q6_K": (208,), "MXFP4": ()}
+HALFS = {"Q8_0": (0,), "Q4_0": (0,), "Q5_0": (0,), "Q6_K": (208,), "MXFP4": ()}
 SCHEMES = WRITTEN | {"Q6_K": "int8_g16_f32"}
 
 
@@ -135,7 +140,7 @@ def test_biases_of_16_bits_are_widened(rng, dtype):
 
 @pytest.mark.parametrize(
     ("kind", "remedy"),
-    [("F32", "load it into a Linear"), ("Q5_0", "quantize the model"), ("Q2_K", "quantize the model")],
+    [("F32", "load it into a Linear"), ("IQ4_NL", "quantize the model"), ("Q2_K", "quantize the model")],
 )
 def test_other_types_are_refused_by_name(kind, remedy):
     tensor = GgufTensor(kind, np.zeros((2, 44), np.uint8))

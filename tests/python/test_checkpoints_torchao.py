@@ -11,6 +11,7 @@ from ecosystems import round_trips, same_columns
 torch = pytest.importorskip("torch", reason="torchao is PyTorch's (python/requirements-torch.txt)")
 ecosystems.installed_file("torchao", "__init__.py")
 
+from safetensors.torch import save_file  # noqa: E402
 from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict  # noqa: E402
 from torchao.quantization import (  # noqa: E402
     Float8Tensor,
@@ -29,14 +30,8 @@ def weights(rng, rows=6, inputs=64, dtype=torch.float32):
 
 
 def flattened(weight):
-    """What torchao writes for one layer "l.q", with arrays where NumPy has the dtype."""
-    tensors, metadata = flatten_tensor_state_dict({"l.q.weight": weight})
-    for name, tensor in tensors.items():
-        if tensor.dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
-            ml_dtypes = pytest.importorskip("ml_dtypes")
-            as_numpy = getattr(ml_dtypes, str(tensor.dtype).removeprefix("torch."))
-            tensors[name] = tensor.view(torch.uint8).numpy().view(as_numpy)
-    return tensors, metadata
+    """What torchao writes for one layer "l.q"."""
+    return flatten_tensor_state_dict({"l.q.weight": weight})
 
 
 def definition(weight):
@@ -117,6 +112,21 @@ def test_float8(rng, kind, granularity):
     assert str(linear.scheme) == {torch.float8_e4m3fn: "fp8_e4m3_f32", torch.float8_e5m2: "fp8_e5m2_f32"}[kind]
     same_columns(linear.layer(), weight.qdata.double().numpy() * weight.scale.double().numpy())
     round_trips(linear)
+
+
+def test_a_file_brings_its_metadata(rng, tmp_path):
+    layers = {
+        "a": Int8Tensor.from_hp(weights(rng), PerRow()),
+        "b": IntxUnpackedToInt8Tensor.from_hp(weights(rng), (1, 32), torch.int4),
+        "c": Float8Tensor.from_hp(weights(rng), granularity=PerRow()),
+    }
+    tensors, metadata = flatten_tensor_state_dict({f"l.{name}.weight": weight for name, weight in layers.items()})
+    save_file(tensors, tmp_path / "model.safetensors", metadata=metadata)
+    checkpoint = checkpoints.open(tmp_path)
+    for name in "ab":
+        same_columns(checkpoints.load_linear(checkpoint, f"l.{name}"), definition(layers[name]))
+    exact = layers["c"].qdata.double().numpy() * layers["c"].scale.double().numpy()
+    same_columns(checkpoints.load_linear(checkpoint, "l.c"), exact)
 
 
 # Int4Tensor is quantized by a GPU package; the tensors of one are made here: two signed codes a byte, the even input in

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -84,10 +85,13 @@ def describe(array: np.ndarray) -> str:
 def array_of(value: Any, name: str) -> np.ndarray:
     """`value` as a NumPy array, without a copy where memory can be shared.
 
-    Tensors and whatever `Tensor.from_data` takes; and integers that no layer holds (a checkpoint's int64 shapes).
+    Tensors and whatever `Tensor.from_data` takes; and what a checkpoint may hold although no layer does: int64 shapes,
+    PyTorch's 8-bit floats.
     """
     if isinstance(value, np.ndarray):
         return value
+    if str(getattr(value, "dtype", "")).startswith("torch.float8_"):
+        return _float8_of_torch(value)
     try:
         return (value if isinstance(value, Tensor) else Tensor.from_data(value)).numpy()
     except TypeError as error:
@@ -98,3 +102,11 @@ def array_of(value: Any, name: str) -> np.ndarray:
         if array is None or array.dtype.kind not in "iu":
             raise ClikaRTError(f"{name}: {error}") from error
         return array
+
+
+def _float8_of_torch(value: Any) -> np.ndarray:
+    import ml_dtypes
+
+    torch = sys.modules["torch"]
+    bits = value.detach().contiguous().view(torch.uint8).numpy()
+    return bits.view(np.dtype(getattr(ml_dtypes, str(value.dtype).removeprefix("torch."))))

@@ -87,6 +87,17 @@ def integer_linear(
     return with_bias(entries, inputs, rows, QuantScheme(bits, drop, group_size, scale.dtype), state)
 
 
+FLOAT8 = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+
+
+def float8_linear(entries: Entries, codes: np.ndarray, scale: np.ndarray, group_size: int) -> QuantizedLinear:
+    """A linear whose `codes` [out, in] are 8-bit floats, a dtype of `FLOAT8`; `scale` as for integers."""
+    state = {"weight": np.ascontiguousarray(codes).view(np.uint8), "weight_scale": np.ascontiguousarray(scale)}
+    rows, inputs = codes.shape
+    scheme = QuantScheme(8, True, group_size, scale.dtype, FLOAT8[codes.dtype.name])
+    return with_bias(entries, inputs, rows, scheme, state)
+
+
 def with_bias(entries: Entries, inputs: int, rows: int, scheme: QuantScheme, state: dict[str, Any]) -> QuantizedLinear:
     """The linear of `state`, with the checkpoint's bias where it has one."""
     bias = entries.bias(rows)

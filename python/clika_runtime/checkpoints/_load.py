@@ -82,24 +82,24 @@ def _detected(source: Mapping[str, Any], prefix: str, arguments: Mapping[str, An
     if isinstance(source, Checkpoint) and source.format is not None:
         return source.format
 
-    def has(name: str) -> bool:
-        return (f"{prefix}.{name}" if prefix else name) in source
+    def key(name: str) -> str:
+        return f"{prefix}.{name}" if prefix else name
 
-    if has("weight_packed"):
+    def has(*names: str) -> bool:
+        return all(key(name) in source for name in names)
+
+    config = arguments.get("config") or getattr(source, "config", {})
+    method = config.get("quant_method")
+    if has("qweight", "scales"):
+        return method if method in ("gptq", "awq") else _packed_along(source, key("qweight"), key("scales"))
+    if has("weight_packed") or (method == "compressed-tensors" and has("weight", "weight_scale")):
         return "compressed-tensors"
     if has("_weight_qdata"):
         return "torchao"
-    if has("weight") and has("weight_scale"):
+    if has("weight", "weight_scale"):
         return "safetensors"
-    if has("weight") and hasattr(source[f"{prefix}.weight" if prefix else "weight"], "tensor_type"):
+    if has("weight") and hasattr(source[key("weight")], "tensor_type"):
         return "gguf"
-    if has("qweight") and has("scales"):
-        config = arguments.get("config") or getattr(source, "config", {})
-        return (
-            config.get("quant_method")
-            if config.get("quant_method") in ("gptq", "awq")
-            else _packed_along(source, prefix)
-        )
     raise ClikaRTError(
         f"{prefix or 'the checkpoint'}: no format is recognised by the names of its tensors; expected qweight and "
         "scales (GPTQ, AWQ), weight_packed (compressed-tensors), _weight_qdata (torchao), weight and weight_scale "
@@ -107,10 +107,7 @@ def _detected(source: Mapping[str, Any], prefix: str, arguments: Mapping[str, An
     )
 
 
-def _packed_along(source: Mapping[str, Any], prefix: str) -> str:
+def _packed_along(source: Mapping[str, Any], weight: str, scales: str) -> str:
     """GPTQ packs the inputs of a weight, so that it is as wide as its scales; AWQ packs the outputs."""
-    widths = []
-    for name in ("qweight", "scales"):
-        key = f"{prefix}.{name}" if prefix else name
-        widths.append(array_of(source[key], key).shape[-1:])
+    widths = [array_of(source[name], name).shape[-1:] for name in (weight, scales)]
     return "gptq" if widths[0] == widths[1] else "awq"

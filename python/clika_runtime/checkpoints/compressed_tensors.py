@@ -1,4 +1,6 @@
-"""compressed-tensors, the format "pack-quantized": what LLM Compressor writes and vLLM serves.
+"""compressed-tensors: what LLM Compressor writes and vLLM serves.
+
+The format "pack-quantized":
 
 | tensor | shape | what |
 |---|---|---|
@@ -9,6 +11,9 @@
 | or int8 | [out, groups] | the same, not packed |
 | `weight_g_idx` int32 | [in], optional | the group of each input; all -1: not used |
 | `bias` float | [out], optional | |
+
+The formats "int-quantized" and "float-quantized" hold `weight`, int8 or float8 [out, in], instead of the first two, and
+zero points that are not packed.
 
 w[o, k] = weight_scale[o, g] * (code[o, k] - zero[o, g]), both signed, g the group of k
 """
@@ -23,7 +28,9 @@ import numpy as np
 from ._codes import code_bits, from_words
 from ._entries import FLOATS, Entries
 from ._groups import group_order_of, group_size_of
-from ._linear import QuantizedLinear, integer_linear
+from ._linear import FLOAT8, QuantizedLinear, float8_linear, integer_linear
+
+_FORMATS = ("pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "mixed-precision")
 
 
 def read(
@@ -35,30 +42,47 @@ def read(
     symmetric: bool | None = None,
     config: Mapping[str, Any] | None = None,
 ) -> QuantizedLinear:
-    """The linear whose tensors are named `prefix`.weight_packed and so on (the table of this module).
+    """The linear whose tensors are named `prefix`.weight_packed and so on (the text of this module).
 
     `config`: the checkpoint's `quantization_config`. `num_bits`, `group_size`: where neither it nor the shapes tell
     them. `symmetric`: None drops zero points that are all 0, False keeps them (adding them where there are none), True
-    insists. The scheme is int4 or int8 with the scales' dtype; zero points become unsigned as the codes do.
+    insists. The scheme is int4, int8 or fp8 with the scales' dtype; zero points become unsigned as the codes do.
     ClikaRTError: tensors that are missing or do not fit, other widths than 4 and 8 bits, other formats.
     """
     entries = Entries(tensors, prefix, "compressed-tensors")
     arguments = _weight_arguments(entries, config or {})
+    stated = arguments.get("group_size") if group_size is None else group_size
+    if "weight_packed" not in entries and "weight" in entries:
+        return _plain(entries, stated, symmetric)
     words = entries.take("weight_packed", ("int32",), 2)
     rows, inputs = _shape(entries)
     bits = code_bits(entries, "num_bits", num_bits or arguments.get("num_bits"), (inputs, words.shape[1]))
-    entries.expect_shape(
-        "weight_packed", words, (rows, -(-inputs * bits // 32)), f"for [{rows}, {inputs}], {bits} bits"
-    )
+    expected = (rows, -(-inputs * bits // 32))
+    entries.expect_shape("weight_packed", words, expected, f"for [{rows}, {inputs}], {bits} bits")
+    return _integers(entries, from_words(words, bits)[:, :inputs], bits, stated, symmetric)
 
+
+def _plain(entries: Entries, stated: Any, symmetric: bool | None) -> QuantizedLinear:
+    """Codes that are not packed."""
+    codes = entries.take("weight", ("int8", *FLOAT8), 2)
+    if codes.dtype.name not in FLOAT8:
+        return _integers(entries, entries.unsigned("weight", codes, 8), 8, stated, symmetric)
+    if symmetric is False:
+        raise entries.refused("8-bit floats have no zero points; symmetric must not be False")
+    rows, inputs = codes.shape
+    scale = _scale(entries, rows)
+    return float8_linear(entries, codes, scale, group_size_of(entries, inputs, scale.shape[1], stated))
+
+
+def _integers(entries: Entries, codes: np.ndarray, bits: int, stated: Any, symmetric: bool | None) -> QuantizedLinear:
+    rows, inputs = codes.shape
     scale = _scale(entries, rows)
     groups = scale.shape[1]
     order = _order(entries, inputs)
-    stated = arguments.get("group_size") if group_size is None else group_size
     size = group_size_of(entries, inputs, groups, stated, order)
     return integer_linear(
         entries,
-        from_words(words, bits)[:, :inputs],
+        codes,
         scale,
         _zero_point(entries, rows, groups, bits),
         bits=bits,
@@ -72,8 +96,8 @@ def _weight_arguments(entries: Entries, config: Mapping[str, Any]) -> Mapping[st
     """What the config says of weights, where it says one thing for all layers."""
     groups = [group for group in config.get("config_groups", {}).values() if group]
     for found in {group.get("format") or config.get("format") or "pack-quantized" for group in groups}:
-        if found not in ("pack-quantized", "mixed-precision"):
-            raise entries.refused(f'found the format "{found}", expected "pack-quantized"')
+        if found not in _FORMATS:
+            raise entries.refused(f'found the format "{found}", expected one of {", ".join(_FORMATS)}')
     return (groups[0].get("weights") or {}) if len(groups) == 1 else {}
 
 

@@ -4,11 +4,11 @@
 |---|---|---|
 | Q8_0 | 32 signed 8-bit codes, an f16 scale | int8_g32 |
 | Q4_0 | 32 codes less 8, an f16 scale | int4_g32 |
+| Q5_0 | 32 codes less 16, an f16 scale | int8_g32 |
 | Q6_K | 256 codes less 32; 16 groups: an f16 scale times an int8 one | int8_g16_f32 |
 | MXFP4 | 32 e2m1 codes, an e8m0 scale | mxfp4 |
 
-A product of two scales is taken once, in float32, as GGML itself takes it. GGUF's bytes pair a code with the one half a
-block (or 32 codes) further on; layers pair neighbours.
+A product of two scales is taken once, in float32, as GGML itself takes it. Codes of 5 and 6 bits are held in 8.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ..nn import QuantScheme
 from ._checkpoint import Checkpoint, optional_package
 from ._codes import to_nibbles
 from ._entries import Entries, describe
+from ._gguf_blocks import BLOCK_BYTES, INTEGERS, mxfp4
 from ._linear import QuantizedLinear, integer_linear, with_bias
 
 
@@ -61,24 +62,45 @@ def read(tensors: Mapping[str, Any], prefix: str = "") -> QuantizedLinear:
     if name not in tensors:
         raise entries.refused(f"there is no tensor {name}")
     tensor = _tensor(tensors[name])
-    kind = _KINDS.get(tensor.tensor_type)
-    if kind is None:
+    kind = tensor.tensor_type
+    if kind not in BLOCK_BYTES:
         raise entries.refused(
-            f"{name}: found the type {tensor.tensor_type}, expected one of {', '.join(_KINDS)}; "
-            + (
-                "it is not quantized: load it into a Linear"
-                if tensor.tensor_type in ("F32", "F16", "BF16")
-                else "quantize the model to one of them"
-            )
+            f"{name}: found the type {kind}, expected one of {', '.join(BLOCK_BYTES)}; {_remedy(kind)}"
         )
-    data = np.asarray(tensor.data)
-    if data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] % kind.bytes:
+    blocks = _blocks(entries, name, np.asarray(tensor.data), kind)
+    return _mxfp4(entries, blocks) if kind == "MXFP4" else _integers(entries, blocks, kind)
+
+
+def _remedy(kind: str) -> str:
+    plain = kind in ("F32", "F16", "BF16")
+    return "it is not quantized: load it into a Linear" if plain else "quantize the model to one of them"
+
+
+def _blocks(entries: Entries, name: str, data: np.ndarray, kind: str) -> np.ndarray:
+    """uint8 [out, blocks, bytes of a block]."""
+    size = BLOCK_BYTES[kind]
+    if data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] % size:
         raise entries.refused(
-            f"{name}: found {describe(data)}, expected uint8 [out, bytes], bytes a multiple of {kind.bytes}, the size "
-            f"of a {tensor.tensor_type} block"
+            f"{name}: found {describe(data)}, expected uint8 [out, bytes], bytes a multiple of {size}, the size of a "
+            f"{kind} block"
         )
-    rows = data.shape[0]
-    return kind.reader(entries, np.ascontiguousarray(data).reshape(rows, -1, kind.bytes))
+    return np.ascontiguousarray(data).reshape(data.shape[0], -1, size)
+
+
+def _integers(entries: Entries, blocks: np.ndarray, kind: str) -> QuantizedLinear:
+    found = INTEGERS[kind](blocks)
+    return integer_linear(entries, found.codes, found.scale, None, bits=found.bits, group_size=found.group_size)
+
+
+def _mxfp4(entries: Entries, blocks: np.ndarray) -> QuantizedLinear:
+    codes, scale = mxfp4(blocks)
+    if (scale == 255).any():
+        row, block = (int(i) for i in np.argwhere(scale == 255)[0])
+        raise entries.refused(
+            f"weight: found the scale 255 in row {row}, block {block}, which is no number in e8m0, expected 0 to 254"
+        )
+    state = {"weight": to_nibbles(codes), "weight_scale": scale}
+    return with_bias(entries, codes.shape[1], codes.shape[0], QuantScheme.parse("mxfp4"), state)
 
 
 def _tensor(value: Any) -> GgufTensor:
@@ -96,67 +118,3 @@ def _biases(tensors: Mapping[str, Any], prefix: str) -> dict[str, np.ndarray]:
         bits = np.ascontiguousarray(tensor.data).view(np.uint16)
         return {name: (bits.astype(np.uint32) << 16).view(np.float32)}
     return {name: np.asarray(tensor.data)}
-
-
-# Blocks are uint8 [out, blocks, bytes of a block]; what is answered below has the codes of a row side by side.
-
-
-def _halves(pairs: np.ndarray) -> np.ndarray:
-    """[..., n] bytes to [..., 2n] codes: all low nibbles, then all high ones."""
-    return np.concatenate([pairs & 15, pairs >> 4], axis=-1)
-
-
-def _row(codes: np.ndarray) -> np.ndarray:
-    return codes.reshape(codes.shape[0], -1)
-
-
-def _halfs(field: np.ndarray) -> np.ndarray:
-    """[out, blocks, 2] bytes to float16 [out, blocks]."""
-    return np.ascontiguousarray(field).view(np.float16)[..., 0]
-
-
-def _q8_0(entries: Entries, blocks: np.ndarray) -> QuantizedLinear:
-    codes = _row(blocks[..., 2:]) ^ np.uint8(0x80)
-    return integer_linear(entries, codes, _halfs(blocks[..., :2]), None, bits=8, group_size=32)
-
-
-def _q4_0(entries: Entries, blocks: np.ndarray) -> QuantizedLinear:
-    codes = _row(_halves(blocks[..., 2:]))
-    return integer_linear(entries, codes, _halfs(blocks[..., :2]), None, bits=4, group_size=32)
-
-
-def _q6_k(entries: Entries, blocks: np.ndarray) -> QuantizedLinear:
-    # Two halves of 128 codes: 64 bytes of low nibbles, 32 bytes with two more bits for each of four runs of 32.
-    rows, count, _ = blocks.shape
-    low = _halves(blocks[..., :128].reshape(rows, count, 2, 64))
-    high = blocks[..., 128:192].reshape(rows, count, 2, 1, 32) >> np.array([[0], [2], [4], [6]], np.uint8) & 3
-    codes = low | high.reshape(low.shape) << 4
-    scales = np.ascontiguousarray(blocks[..., 192:208]).view(np.int8).astype(np.float32)
-    scale = _halfs(blocks[..., 208:]).astype(np.float32)[..., None] * scales
-    unsigned = _row(codes) + np.uint8(128 - 32)
-    return integer_linear(entries, unsigned, _row(scale), None, bits=8, group_size=16)
-
-
-def _mxfp4(entries: Entries, blocks: np.ndarray) -> QuantizedLinear:
-    scale = np.ascontiguousarray(blocks[..., 0])
-    if (scale == 255).any():
-        row, block = (int(i) for i in np.argwhere(scale == 255)[0])
-        raise entries.refused(
-            f"weight: found the scale 255 in row {row}, block {block}, which is no number in e8m0, expected 0 to 254"
-        )
-    codes = _row(_halves(blocks[..., 1:]))
-    state = {"weight": to_nibbles(codes), "weight_scale": scale}
-    return with_bias(entries, codes.shape[1], codes.shape[0], QuantScheme.parse("mxfp4"), state)
-
-
-class _Kind(NamedTuple):
-    bytes: int
-    reader: Any
-
-
-_KINDS = {
-    "Q8_0": _Kind(34, _q8_0),
-    "Q4_0": _Kind(18, _q4_0),
-    "Q6_K": _Kind(210, _q6_k),
-    "MXFP4": _Kind(17, _mxfp4),
-}

@@ -61,8 +61,7 @@ def read(
 
 
 def _signed(scheme: QuantScheme) -> bool:
-    minimum = getattr(scheme, "minimum", False)
-    return scheme.bits == 8 and scheme.symmetric and not minimum and scheme.codebook is None
+    return scheme.bits == 8 and scheme.symmetric and scheme.codebook is None
 
 
 def _stated(entries: Entries, metadata: Mapping[str, str]) -> dict[str, Any]:

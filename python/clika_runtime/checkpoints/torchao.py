@@ -21,13 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from ..nn import QuantScheme
 from ._codes import from_nibbles
 from ._entries import FLOATS, Entries
 from ._groups import group_size_of
-from ._linear import QuantizedLinear, integer_linear, with_bias
-
-_FLOAT8 = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+from ._linear import FLOAT8, QuantizedLinear, float8_linear, integer_linear
 
 
 def read(
@@ -135,17 +132,12 @@ def _int4(entries: Entries, attributes: Mapping[str, Any], symmetric: bool | Non
 
 
 def _float8(entries: Entries, attributes: Mapping[str, Any], symmetric: bool | None) -> QuantizedLinear:
-    codes = entries.take("_weight_qdata", tuple(_FLOAT8), 2)
-    rows, inputs = codes.shape
-    scale = entries.take("_weight_scale", FLOATS, 2)
     if symmetric is False:
-        raise entries.refused("float8 codes have no zero points; symmetric must not be False")
-    state = {
-        "weight": np.ascontiguousarray(codes).view(np.uint8),
-        "weight_scale": _blocks(entries, attributes, "_weight_scale", scale, codes.shape),
-    }
-    scheme = QuantScheme(8, True, _group_size(attributes, inputs), scale.dtype, _FLOAT8[codes.dtype.name])
-    return with_bias(entries, inputs, rows, scheme, state)
+        raise entries.refused("8-bit floats have no zero points; symmetric must not be False")
+    codes = entries.take("_weight_qdata", tuple(FLOAT8), 2)
+    scale = entries.take("_weight_scale", FLOATS, 2)
+    scale = _blocks(entries, attributes, "_weight_scale", scale, codes.shape)
+    return float8_linear(entries, codes, scale, _group_size(attributes, codes.shape[1]))
 
 
 _READERS = {
