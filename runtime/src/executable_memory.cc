@@ -30,7 +30,10 @@ size_t PageBytes() {
 
 absl::Status Refusal(int error, const char* what) {
   if (error == ENOMEM || error == ENOSPC || error == EMFILE || error == ENFILE) {
-    return absl::ResourceExhaustedError(absl::StrCat("no executable memory: ", what, ": ", strerror(error)));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no executable memory: ", what, ": ", strerror(error),
+                     ". Raise what the process may have of it: address space (ulimit -v, RLIMIT_AS), memory of its "
+                     "cgroup, or open files (ulimit -n, RLIMIT_NOFILE)"));
   }
   return absl::PermissionDeniedError(absl::StrCat(
       "the system refuses executable memory (", what, ": ", strerror(error),
