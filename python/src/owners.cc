@@ -1,5 +1,9 @@
 #include "owners.h"
 
+#include <cxxabi.h>
+#include <pthread.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <mutex>
 #include <utility>
@@ -19,6 +23,22 @@ struct Waiting {
 Waiting& TheWaiting() {
   static Waiting& waiting = *new Waiting;  // used by owners that outlive static destruction
   return waiting;
+}
+
+// Held over a fork: a drop on another thread must not leave the child a locked one.
+[[maybe_unused]] const int g_fork_handlers =
+    pthread_atfork([] { TheWaiting().mutex.lock(); }, [] { TheWaiting().mutex.unlock(); },
+                   [] { TheWaiting().mutex.unlock(); });
+
+// An interpreter that ends, ends the threads that ask for its lock (before Python 3.14), by an exception that would
+// pass through destructors and locks of C++. Such a thread sleeps instead until the process has ended.
+template <typename Take>
+auto TakeGil(Take take) {
+  try {
+    return take();
+  } catch (abi::__forced_unwind&) {
+    while (true) pause();
+  }
 }
 
 int RunWaiting(void*) {
@@ -61,8 +81,10 @@ std::shared_ptr<void> Owner(py::object object) {
 }
 
 ReleasedGil::~ReleasedGil() {
-  PyEval_RestoreThread(state_);
+  TakeGil([this] { PyEval_RestoreThread(state_); });
   RunWaiting(nullptr);
 }
+
+HeldGil::HeldGil() : state_(TakeGil(&PyGILState_Ensure)) {}
 
 }  // namespace clikart::python

@@ -28,4 +28,16 @@ class ReleasedGil {
   PyThreadState* state_;
 };
 
+// Lets C++ work that runs without the GIL call Python while it lives.
+class HeldGil {
+ public:
+  HeldGil();
+  ~HeldGil() { PyGILState_Release(state_); }
+  HeldGil(const HeldGil&) = delete;
+  HeldGil& operator=(const HeldGil&) = delete;
+
+ private:
+  PyGILState_STATE state_;
+};
+
 }  // namespace clikart::python

@@ -95,7 +95,7 @@ WarmupReport WarmupWith(Module& module, const std::vector<std::pair<py::object, 
   for (const auto& [shape, dtype] : inputs) items.emplace_back(ToShape(shape), dtype);
   std::optional<py::error_already_set> raised;
   const WarmupProgress report_progress = [&](int64_t done, int64_t total, const WarmupItem& item) {
-    py::gil_scoped_acquire gil;
+    const HeldGil gil;
     try {
       if (PyErr_CheckSignals() != 0) throw py::error_already_set();
       if (!progress.is_none()) progress(done, total, item);
