@@ -115,6 +115,8 @@ std::string Lacks(const CpuidRecord& cpuid, Feature feature, Consent consent = C
 
 }  // namespace
 
+Feature Below(Feature feature) { return kRules[static_cast<size_t>(feature)].below; }
+
 bool HasOsxsave(const CpuidRecord& cpuid) { return kOsxsave.In(cpuid); }
 
 bool OnlyTilePermissionLacks(const CpuidRecord& cpuid) {

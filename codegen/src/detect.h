@@ -5,6 +5,9 @@
 
 namespace clikart::codegen {
 
+// The feature that this one stands on: a CPU without that one is not taken to have it. Itself for the lowest.
+Feature Below(Feature feature);
+
 // XGETBV may be executed.
 bool HasOsxsave(const CpuidRecord& cpuid);
 

@@ -183,6 +183,26 @@ TEST(Target, SaysWhatItHas) {
   EXPECT_EQ(Detect(Zen4(), kWidestIsa).ToString(), "avx512_bf16: sse42 avx2 avx512 avx512_vnni avx512_bf16");
 }
 
+TEST(Target, IsReadAsPeopleWriteIt) {
+  for (const IsaLevel level : AllIsaLevels()) {
+    EXPECT_EQ(*ParseTarget(Name(level)), TargetOf(level));
+    EXPECT_EQ(*ParseTarget(TargetOf(level).ToString()), TargetOf(level));
+  }
+  for (const Expectation& each : Expectations()) {
+    const Target target{.features = each.features};
+    EXPECT_EQ(*ParseTarget(target.ToString()), target) << each.cpu;
+  }
+  EXPECT_EQ(ParseTarget("avx2, sse42")->features, kAvx2Set);
+  EXPECT_EQ(ParseTarget("sse42 avx2 avx512")->features, kAvx512Set);  // and no AVX-VNNI, which the level would add
+  const auto complaint = [](std::string_view text) { return std::string(ParseTarget(text).status().message()); };
+  EXPECT_THAT(complaint("znver5"), AllOf(HasSubstr("\"znver5\""), HasSubstr("avx512_vnni"), HasSubstr("amx_bf16")));
+  EXPECT_THAT(complaint("sse42 avx3"), HasSubstr("\"avx3\""));
+  EXPECT_THAT(complaint("sse42,avx512"), HasSubstr("avx512 stands on avx2"));
+  EXPECT_THAT(complaint("amx: sse42 avx2"), AllOf(HasSubstr("level avx2"), HasSubstr("\"amx\"")));
+  EXPECT_THAT(complaint(""), HasSubstr("is no ISA level"));
+  EXPECT_THAT(complaint("avx2:"), HasSubstr("is no ISA level"));
+}
+
 TEST(Describe, ShowsTheWordsTheStateAndTheChoice) {
   CpuidRecord cpuid = SapphireRapids();
   cpuid.tile_permission = false;

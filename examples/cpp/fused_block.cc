@@ -76,8 +76,8 @@ int main() {
 
   // Compile before the first request.
   auto model = std::make_shared<clikart::ModuleList>(std::vector<std::shared_ptr<clikart::Module>>{qkv, mlp});
-  const std::vector<std::pair<Shape, DType>> inputs = {{{1, kWidth}, DType::kFloat32}};
-  const clikart::WarmupReport report = OrFail(clikart::Warmup(*model, inputs));
+  const clikart::WarmupOptions warmup{.inputs = {{{1, kWidth}, DType::kFloat32}}};
+  const clikart::WarmupReport report = OrFail(clikart::Warmup(*model, warmup));
   for (const clikart::WarmupItem& item : report.items) {
     if (!item.status.ok()) Fail(item.status);
     std::printf("warm-up of %s: %.2f ms\n", item.layer.c_str(), item.seconds * 1e3);

@@ -25,6 +25,7 @@ from . import checkpoints, kernels, nn
 from ._core import (
     ClikaRTError,
     Tensor,
+    WarmupManifest,
     WarmupReport,
     bfloat16,
     cpu_info,
@@ -44,6 +45,7 @@ from ._warmup import warmup
 
 for _public in (
     Tensor,
+    WarmupManifest,
     WarmupReport,
     count_dispatches,
     concat,
@@ -61,6 +63,7 @@ del _public
 __all__ = [
     "ClikaRTError",
     "Tensor",
+    "WarmupManifest",
     "WarmupReport",
     "bfloat16",
     "checkpoints",

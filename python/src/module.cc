@@ -31,6 +31,7 @@ void Bind(py::module_& m) {
   BindLayers(m);
   BindGroups(m);
   BindRuntime(m);
+  BindWarmup(m);
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ void BindLayers(py::module_& m);
 void BindGroups(py::module_& m);
 void BindQuantScheme(py::module_& m);
 void BindRuntime(py::module_& m);
+void BindWarmup(py::module_& m);
 
 }  // namespace clikart::python
 

@@ -71,6 +71,7 @@ CpuInfo GetCpuInfo() {
     const bool present = (cpuid.*feature.leaf >> feature.bit & 1) != 0;
     if (present && (cpuid.xcr0 & feature.state) == feature.state) info.features.emplace_back(feature.name);
   }
+  info.target = HostTarget().ToString();
   info.logical_cpus = LogicalCpus();
   info.usable_cpus = UsableCpus();
   info.threads = GetNumThreads();

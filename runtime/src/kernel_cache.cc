@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <list>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "environment.h"
 #include "first_use.h"
+#include "prepare_watch.h"
 #include "process_hooks.h"
 #include "text.h"
 
@@ -32,6 +34,8 @@ constexpr int64_t kEntryBytes = 2048;
 constexpr std::chrono::milliseconds kExitPatience{3000};
 // Processes write down what they did so often at most, and at their end.
 constexpr std::chrono::seconds kRecordInterval{10};
+// Kernels of a run that a manifest can list: far more than models have, few megabytes.
+constexpr size_t kMostRecorded = 10000;
 
 std::string Describe(const Rejection& rejection) {
   return absl::StrCat(Text(codegen::Name(rejection.reason)), " (", rejection.detail, ")");
@@ -80,6 +84,7 @@ struct KernelCache::Impl {
   absl::flat_hash_map<std::string, Entry> entries;  // by the text of the spec
   absl::flat_hash_map<std::string, std::shared_ptr<Flight>> flights;
   std::list<std::string> order;  // most recently used first
+  std::map<std::string, ir::KernelSpec> made;  // ever, by the text of the spec
   absl::btree_map<std::string, int64_t> rejections;
   std::optional<Rejection> policy;  // that executable memory is refused
   std::atomic<bool> refusal_told{false};
@@ -125,6 +130,8 @@ KernelOr KernelCache::Impl::GetOrCompile(const ir::KernelSpec& spec) {
       } else if ((*result)->code != nullptr) {
         ++compiled;
       }
+      PrepareWatch::TellKernel(**result);
+      if (made.size() < kMostRecorded) made.emplace(key, spec);
       if (options.keep) Keep(key, *result);
       EvictTo(budget, dropped);
     }
@@ -388,6 +395,13 @@ std::vector<KernelInfo> KernelCache::List() const {
                     kernel.jit_seconds, entry.hits, kernel.loaded});
   }
   return list;
+}
+
+std::vector<ir::KernelSpec> KernelCache::Made() const {
+  const std::lock_guard lock(impl_->mutex);
+  std::vector<ir::KernelSpec> specs;
+  for (const auto& [key, spec] : impl_->made) specs.push_back(spec);
+  return specs;
 }
 
 KernelStats KernelCache::Stats() const {

@@ -66,6 +66,8 @@ class KernelCache {
   void CountRejection(std::string_view reason, std::string_view message);
 
   std::vector<KernelInfo> List() const;  // most recently used first
+  // What this process asked for and got, whether or not it is still kept, in the order of its texts.
+  std::vector<ir::KernelSpec> Made() const;
   KernelStats Stats() const;
   void Clear();
   // Writes down what this process did, and waits until what was compiled is on disk, at most so long.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "group_core.h"
+#include "prepare_watch.h"
 #include "status_macros.h"
 #include "tensor_copy.h"
 #include "text.h"
@@ -81,6 +82,7 @@ absl::StatusOr<std::shared_ptr<const BodyState>> LayerBody::Packed() {
     released.Add(loaded);
   }
   slot_.Store(packed);
+  PrepareWatch::TellPacked();
   return packed;
 }
 

@@ -1,26 +1,21 @@
-// Packing and compiling ahead of the first request.
+// Packing and compiling a model ahead of its first request.
+#include "clikart/warmup.h"
+
 #include <algorithm>
-#include <chrono>
+#include <memory>
 #include <set>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "clikart/codegen/product.h"
-#include "clikart/runtime.h"
-#include "environment.h"
 #include "group_core.h"
 #include "layer_body.h"
-#include "serve.h"
 #include "status_macros.h"
+#include "warmup_recorder.h"
 
 namespace clikart {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Inputs = std::span<const std::pair<Shape, DType>>;
-
-double Since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // A layer, or the group that serves it, with one input dtype.
 struct Task {
@@ -62,89 +57,43 @@ std::vector<Task> TasksOf(Module& module, Inputs inputs) {
   return tasks;
 }
 
-WarmupItem Finish(const Task& task) {
-  const Clock::time_point start = Clock::now();
-  absl::StatusOr<std::vector<std::string>> signatures;
+WarmupItem Prepare(const Task& task) {
+  const Stopwatch stopwatch;
+  const PrepareWatch watch;
   const std::shared_ptr<const GroupPlan> plan = task.core == nullptr ? nullptr : task.core->plan();
-  if (plan != nullptr) {
-    signatures = task.core->Prepare(*plan, task.input);
-  } else {
-    signatures = task.layer->Prepare({}, task.input);
-  }
+  const absl::StatusOr<std::vector<std::string>> signatures =
+      plan != nullptr ? task.core->Prepare(*plan, task.input) : task.layer->Prepare({}, task.input);
   WarmupItem item;
   item.layer = task.path;
-  item.seconds = Since(start);
   item.status = signatures.status();
   if (signatures.ok()) item.kernel = absl::StrJoin(*signatures, " + ");
+  Take(watch, signatures.ok() ? signatures->size() : 0, item);
+  item.seconds = stopwatch.seconds();
   return item;
 }
 
-// Collects items and tells the caller of each.
-class Recorder {
- public:
-  Recorder(int64_t total, const WarmupProgress& progress) : total_(total), progress_(progress) {}
-
-  absl::Status Add(WarmupItem item) {
-    report_.items.push_back(std::move(item));
-    return Advance(report_.items.back());
-  }
-  absl::Status Skip() { return Advance({}); }
-  WarmupReport Report() {
-    report_.compiled = GetKernelStats().compiled - compiled_before_;
-    report_.seconds = Since(start_);
-    return std::move(report_);
-  }
-
- private:
-  absl::Status Advance(const WarmupItem& item) {
-    ++done_;
-    if (progress_ == nullptr || progress_(done_, total_, item)) return absl::OkStatus();
-    return absl::CancelledError(absl::StrCat("warm-up cancelled after ", done_, " of ", total_, " steps"));
-  }
-
-  const int64_t total_;
-  const WarmupProgress& progress_;
-  const Clock::time_point start_ = Clock::now();
-  const int64_t compiled_before_ = GetKernelStats().compiled;
-  int64_t done_ = 0;
-  WarmupReport report_;
-};
+// Tables of convolutions and the pool's threads are ready, too, after it.
+WarmupItem Forward(Module& module, const Shape& shape, DType dtype) {
+  const Stopwatch stopwatch;
+  const PrepareWatch watch;
+  WarmupItem item;
+  const absl::StatusOr<Tensor> x = Tensor::Zeros(shape, dtype);
+  item.status = x.ok() ? module.Forward(*x).status() : x.status();
+  Take(watch, 0, item);
+  item.seconds = stopwatch.seconds();
+  return item;
+}
 
 }  // namespace
 
-absl::StatusOr<WarmupReport> Warmup(Module& module, Inputs inputs, const WarmupProgress& progress) {
-  const std::vector<Task> tasks = TasksOf(module, inputs);
-  Recorder recorder(static_cast<int64_t>(tasks.size() + inputs.size()), progress);
-  for (const Task& task : tasks) CLIKART_RETURN_IF_ERROR(recorder.Add(Finish(task)));
-  // A forward where the module defines one: tables of convolutions and the pool's threads are then ready too.
-  for (const auto& [shape, dtype] : inputs) {
-    const Clock::time_point began = Clock::now();
-    WarmupItem item;
-    const absl::StatusOr<Tensor> x = Tensor::Zeros(shape, dtype);
-    item.status = x.ok() ? module.Forward(*x).status() : x.status();
-    item.seconds = Since(began);
-    CLIKART_RETURN_IF_ERROR(absl::IsUnimplemented(item.status) ? recorder.Skip() : recorder.Add(std::move(item)));
-  }
-  return recorder.Report();
-}
-
-absl::StatusOr<WarmupReport> Warmup(std::span<const std::string> signatures, const WarmupProgress& progress) {
-  Recorder recorder(static_cast<int64_t>(signatures.size()), progress);
-  for (const std::string& signature : signatures) {
-    const Clock::time_point start = Clock::now();
-    WarmupItem item;
-    absl::StatusOr<ir::KernelSpec> spec = ir::KernelSpec::Parse(signature.substr(0, signature.rfind('@')));
-    item.status = spec.status();
-    if (spec.ok()) {
-      spec->interleave = codegen::InterleaveFor(spec->contraction, spec->w, HostTarget(), ProcessMath());
-      spec->product = codegen::ProductFor(*spec, HostTarget(), ProcessMath());
-      const absl::StatusOr<std::shared_ptr<const Kernel>> kernel = KernelCache::Instance().GetOrCompile(*spec);
-      item.status = kernel.status();
-      if (kernel.ok()) item.kernel = (*kernel)->signature;
-    }
-    if (item.kernel.empty()) item.kernel = signature;
-    item.seconds = Since(start);
-    CLIKART_RETURN_IF_ERROR(recorder.Add(std::move(item)));
+absl::StatusOr<WarmupReport> Warmup(Module& module, const WarmupOptions& options) {
+  const std::vector<Task> tasks = TasksOf(module, options.inputs);
+  const auto steps = static_cast<int64_t>(tasks.size());
+  WarmupRecorder recorder(steps + static_cast<int64_t>(options.inputs.size()), options.progress, options.stop);
+  CLIKART_RETURN_IF_ERROR(
+      recorder.Run(steps, options.jobs, [&](int64_t i) { return Prepare(tasks[static_cast<size_t>(i)]); }));
+  for (const auto& [shape, dtype] : options.inputs) {
+    CLIKART_RETURN_IF_ERROR(recorder.Run([&] { return Forward(module, shape, dtype); }));
   }
   return recorder.Report();
 }

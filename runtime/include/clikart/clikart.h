@@ -4,3 +4,4 @@
 #include "clikart/nn.h"
 #include "clikart/runtime.h"
 #include "clikart/tensor.h"
+#include "clikart/warmup.h"

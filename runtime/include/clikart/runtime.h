@@ -1,8 +1,7 @@
-// What surrounds the layers: threads, the kernel cache's face, dispatch counts, warm-up, settings.
+// What surrounds the layers: threads, the kernel cache's face, dispatch counts, settings.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -60,31 +59,10 @@ std::vector<KernelInfo> ListKernels();  // most recently used first
 KernelStats GetKernelStats();
 void ClearKernels();  // kernels still held by plans live on until those let go
 
-struct WarmupItem {
-  std::string layer;   // name in the model
-  std::string kernel;  // signature, or empty
-  double seconds = 0;
-  absl::Status status;
-};
-struct WarmupReport {
-  std::vector<WarmupItem> items;
-  int64_t compiled = 0;
-  double seconds = 0;
-};
-// done, total, the item just finished; false cancels.
-using WarmupProgress = std::function<bool(int64_t, int64_t, const WarmupItem&)>;
-// Packs and compiles every layer that `inputs` can reach. Layers that fail are listed; others go on.
-absl::StatusOr<WarmupReport> Warmup(Module& module, std::span<const std::pair<Shape, DType>> inputs,
-                                    const WarmupProgress& progress = {});
-
-// Compiles the kernels of a manifest: signatures as ListKernels() gave them in an earlier run, on this
-// machine or another one (instructions, packing and emitter are decided anew). A line that does not
-// parse is listed with its error.
-absl::StatusOr<WarmupReport> Warmup(std::span<const std::string> signatures, const WarmupProgress& progress = {});
-
 struct CpuInfo {
   std::string vendor, brand, isa, max_isa;  // effective level, and the cap in force
   std::vector<std::string> features;
+  std::string target;  // what kernels are made for: "avx2: sse42 avx2"
   int logical_cpus = 0, usable_cpus = 0, threads = 0;
 };
 CpuInfo GetCpuInfo();

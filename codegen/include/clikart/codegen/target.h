@@ -91,6 +91,11 @@ struct Target {
 // A CPU with everything up to that level: for tests, benchmarks and static analysis.
 Target TargetOf(IsaLevel level);
 
+// A machine that need not be this one: a level for everything up to it ("avx2"), or features by name with those that
+// they stand on, between commas or spaces, with or without the level that ToString puts before them
+// ("avx512_vnni: sse42 avx2 avx512 avx512_vnni"). InvalidArgument names the word and what is known.
+absl::StatusOr<Target> ParseTarget(std::string_view text);
+
 // What CPUID, XGETBV and the system said; a value, so that tests can play other machines.
 struct CpuidRecord {
   uint32_t leaf1_ecx = 0, leaf1_edx = 0;
