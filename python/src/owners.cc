@@ -26,9 +26,8 @@ Waiting& TheWaiting() {
 }
 
 // Held over a fork: a drop on another thread must not leave the child a locked one.
-[[maybe_unused]] const int g_fork_handlers =
-    pthread_atfork([] { TheWaiting().mutex.lock(); }, [] { TheWaiting().mutex.unlock(); },
-                   [] { TheWaiting().mutex.unlock(); });
+[[maybe_unused]] const int g_fork_handlers = pthread_atfork(
+    [] { TheWaiting().mutex.lock(); }, [] { TheWaiting().mutex.unlock(); }, [] { TheWaiting().mutex.unlock(); });
 
 // An interpreter that ends, ends the threads that ask for its lock (before Python 3.14), by an exception that would
 // pass through destructors and locks of C++. Such a thread sleeps instead until the process has ended.

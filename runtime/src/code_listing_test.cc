@@ -137,7 +137,7 @@ TEST_F(CodeListingTest, JitdumpHoldsTheCode) {
               const std::vector<fs::path> dumps = Dumps(folder_);
               EXPECT_EQ(dumps.size(), 1u);
               EXPECT_EQ(dumps[0].filename(), "jit-" + std::to_string(getpid()) + ".dump");
-              struct stat folder {};
+              struct stat folder{};
               stat(dumps[0].parent_path().c_str(), &folder);
               EXPECT_EQ(folder.st_mode & 0777, 0700u);
               const std::vector<Record> records = ReadJitdump(dumps[0], getpid());
@@ -225,9 +225,8 @@ TEST_F(CodeListingTest, GdbSeesWhatIsAlive) {
   EXPECT_EQ(__jit_debug_descriptor.version, 1u);
   EXPECT_EQ(__jit_debug_descriptor.action, 0u);
   third.reset();
-  EXPECT_THAT(SymbolsForGdb(),
-              ElementsAre(Pair("b:entry_2", second_at), Pair("b:entry_5", second_at + 8), Pair("a:entry_2", first_at),
-                          Pair("a:entry_5", first_at + 8)));
+  EXPECT_THAT(SymbolsForGdb(), ElementsAre(Pair("b:entry_2", second_at), Pair("b:entry_5", second_at + 8),
+                                           Pair("a:entry_2", first_at), Pair("a:entry_5", first_at + 8)));
   first.reset();
   EXPECT_THAT(SymbolsForGdb(), ElementsAre(Pair("b:entry_2", second_at), Pair("b:entry_5", second_at + 8)));
   second.reset();

@@ -85,7 +85,8 @@ TEST(EnvironmentTest, EverySetting) {
   EXPECT_TRUE(With({{"CLIKART_PERF_MAP", "map"}})->listing.perf_map);
   EXPECT_FALSE(With({{"CLIKART_PERF_MAP", "off"}})->listing.any());
   EXPECT_EQ(With({{"TMPDIR", "/elsewhere"}})->listing.folder, "/elsewhere");
-  EXPECT_EQ(With({{"CLIKART_VERBOSE_FILE", "x.log"}})->verbose_file, (std::filesystem::current_path() / "x.log").string());
+  EXPECT_EQ(With({{"CLIKART_VERBOSE_FILE", "x.log"}})->verbose_file,
+            (std::filesystem::current_path() / "x.log").string());
   EXPECT_EQ(With({{"CLIKART_CACHE", "off"}})->cache, Environment::Cache::kOff);
   EXPECT_EQ(With({{"CLIKART_CACHE_SIZE", "123"}})->cache_bytes, 123);
   EXPECT_EQ(With({{"CLIKART_CACHE_SIZE", "2G"}})->cache_bytes, int64_t{2} << 30);

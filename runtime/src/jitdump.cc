@@ -56,7 +56,8 @@ bool WriteAll(int file, std::span<const iovec> parts) {
   const off_t end = lseek(file, 0, SEEK_END);
   const ssize_t written = writev(file, parts.data(), static_cast<int>(parts.size()));
   if (written == static_cast<ssize_t>(whole)) return true;
-  if (end >= 0) [[maybe_unused]] const int cut = ftruncate(file, end);
+  if (end >= 0) [[maybe_unused]]
+    const int cut = ftruncate(file, end);
   return false;
 }
 

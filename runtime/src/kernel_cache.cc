@@ -217,8 +217,7 @@ std::variant<std::shared_ptr<Kernel>, Rejection> KernelCache::Impl::TryEmitter(c
   return installed;
 }
 
-std::variant<std::shared_ptr<Kernel>, Rejection> KernelCache::Impl::Install(
-    const codegen::EmittedKernel& emitted) {
+std::variant<std::shared_ptr<Kernel>, Rejection> KernelCache::Impl::Install(const codegen::EmittedKernel& emitted) {
   auto kernel = std::make_shared<Kernel>();
   if (!emitted.code.empty()) {
     auto block = options.make_executable(emitted.code);

@@ -32,9 +32,7 @@ TEST(FirstUseTest, MadeOnceByManyThreads) {
   std::atomic<int> made{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 8; ++t) {
-    threads.emplace_back([&] {
-      EXPECT_EQ(value.Get([&] { return new int(made.fetch_add(1) + 7); }), 7);
-    });
+    threads.emplace_back([&] { EXPECT_EQ(value.Get([&] { return new int(made.fetch_add(1) + 7); }), 7); });
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(made, 1);
