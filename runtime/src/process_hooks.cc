@@ -6,6 +6,8 @@
 #include <mutex>
 #include <new>
 
+#include "clikart/codegen/emitter.h"
+#include "clikart/ir/activation.h"
 #include "executable_memory.h"
 #include "first_use.h"
 #include "gdb_listing.h"
@@ -16,9 +18,17 @@
 namespace clikart {
 namespace {
 
+// What the floors below make on first use, whichever thread that is: made before a fork, not half made in the child.
+void MakeConstants() {
+  (void)codegen::Emitters();
+  (void)ir::AllActivations();
+  (void)ir::ProgramOf(Activation::kNone);
+}
+
 // A fork waits for all locks and holds them, so that the child finds nothing half done. In the order in which a
 // thread that holds one may ask for another.
 void BeforeFork() {
+  MakeConstants();
   StructureMutex().lock();
   FirstUseMutex().lock();
   KernelCache::BeforeFork();
