@@ -25,6 +25,8 @@ def test_ci_runs_the_test_command():
 
 def test_every_installed_package_is_accounted_for():
     listed = (ROOT / "third_party/README.md").read_text()
-    packages = re.search(r"BUILD_PACKAGES=\((.*?)\)", (ROOT / "dev").read_text(), re.S).group(1).split()
+    lists = re.findall(r"^(?:BUILD|TEST)_PACKAGES=\((.*?)\)", (ROOT / "dev").read_text(), re.S | re.M)
+    packages = " ".join(lists).split()
+    assert len(lists) == 2
     tools = {"build-essential", "cmake", "ninja-build", "ccache", "git", "python3", "python3-dev", "python3-venv"}
     assert [p for p in packages if p not in tools and f"`{p}`" not in listed] == []
