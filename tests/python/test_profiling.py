@@ -58,6 +58,7 @@ def environment(tmp_path, **settings):
     return {
         **os.environ,
         "CLIKART_NUM_THREADS": "1",
+        "CLIKART_EMITTER": "",
         "CLIKART_CACHE_DIR": str(tmp_path / "cache"),
         "CLIKART_PERF_DIR": str(tmp_path),
         **settings,

@@ -36,7 +36,7 @@ LINE = re.compile(
 
 def run(tmp_path, code=PROGRAM, shell="", **settings):
     """The finished process of a program that runs in `tmp_path`; `shell` redirects its standard streams."""
-    env = {**os.environ, "CLIKART_CACHE": "disk", "CLIKART_CACHE_DIR": str(tmp_path / "cache"), **settings}
+    env = {**os.environ, "CLIKART_EMITTER": "", "CLIKART_CACHE_DIR": str(tmp_path / "cache"), **settings}
     env = {name: value for name, value in env.items() if value}
     program = tmp_path / "program.py"
     program.write_text(code)
