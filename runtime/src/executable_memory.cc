@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
+#include "memory_policies.h"
 
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U  // Linux 6.3
@@ -35,10 +36,11 @@ absl::Status Refusal(int error, const char* what) {
                      ". Raise what the process may have of it: address space (ulimit -v, RLIMIT_AS), memory of its "
                      "cgroup, or open files (ulimit -n, RLIMIT_NOFILE)"));
   }
+  std::string policies = MemoryPoliciesInForce();
+  if (policies.empty()) policies = "none of SELinux, seccomp, PR_SET_MDWE and vm.memfd_noexec";
   return absl::PermissionDeniedError(absl::StrCat(
-      "the system refuses executable memory (", what, ": ", strerror(error),
-      "). Likely a policy: SELinux without execmem, a seccomp filter, PR_SET_MDWE (MemoryDenyWriteExecute= of systemd) "
-      "or vm.memfd_noexec. Allow it for this process, or set CLIKART_EMITTER=portable to run without generated code"));
+      "the system refuses executable memory (", what, ": ", strerror(error), "). Policies in force: ", policies,
+      ". Allow it for this process, or set CLIKART_EMITTER=portable to run without generated code"));
 }
 
 // One memfd, mapped for execution as long as the arena lives. Code is appended by writing to the file, which
