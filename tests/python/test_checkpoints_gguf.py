@@ -138,6 +138,25 @@ def test_biases_of_16_bits_are_widened(rng, dtype):
     np.testing.assert_array_equal(linear.state["bias"], bias)
 
 
+def test_a_bias_of_another_type_is_refused(rng):
+    tensor, _ = quantized(rng, "Q8_0")
+    for bias in (GgufTensor("BF16", np.zeros(5, np.uint8)), GgufTensor("Q8_0", np.zeros(34, np.uint8))):
+        with pytest.raises(ClikaRTError, match=r"bias: found uint8\[\d+\], expected float16 or bfloat16 or float32"):
+            checkpoints.gguf.read({"weight": tensor, "bias": bias})
+
+
+@pytest.mark.parametrize("kind", ["Q6_K"])
+def test_an_infinite_scale_of_a_block_is_the_packages(rng, kind):
+    tensor, _ = random_blocks(rng, kind, blocks=1)
+    field = HALFS[kind][0]
+    tensor.data[0, field : field + 2] = np.array([np.inf], np.float16).view(np.uint8)
+    linear = checkpoints.gguf.read({"weight": tensor})
+    with np.errstate(invalid="ignore"):
+        scale = linear.state["weight_scale"][0]
+        assert (np.isinf(scale) | np.isnan(scale)).all()
+    assert np.isfinite(linear.state["weight_scale"][1:]).all()
+
+
 @pytest.mark.parametrize(
     ("kind", "remedy"),
     [("F32", "load it into a Linear"), ("IQ4_NL", "quantize the model"), ("Q2_K", "quantize the model")],
@@ -150,7 +169,10 @@ def test_other_types_are_refused_by_name(kind, remedy):
         checkpoints.gguf.read({"q.weight": tensor}, "q")
 
 
-@pytest.mark.parametrize("data", [np.zeros((2, 33), np.uint8), np.zeros(34, np.uint8), np.zeros((2, 34), np.int8)])
+@pytest.mark.parametrize(
+    "data",
+    [np.zeros((2, 33), np.uint8), np.zeros(34, np.uint8), np.zeros((2, 34), np.int8), np.zeros((0, 34), np.uint8)],
+)
 def test_data_that_is_not_whole_blocks_is_refused(data):
     with pytest.raises(ClikaRTError, match=r"weight: found .*, expected uint8 \[out, bytes\], bytes a multiple of 34"):
         checkpoints.gguf.read({"weight": GgufTensor("Q8_0", data)})

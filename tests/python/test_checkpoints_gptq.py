@@ -211,6 +211,7 @@ REFUSALS = [
     ({"version": 2, "bits": 8}, r"qweight: found int32\[4, 8\], expected \[8, 8\] for 32 inputs of 8 bits"),
     ({"version": 2, "group_size": 8}, "found 2 groups, expected 4 for 32 inputs and group_size 8"),
     ({"version": 2, "group_size": 0}, "group_size is 0, expected at least 1, or -1"),
+    ({"version": 2, "config": {"group_size": "16"}}, "group_size is '16', expected at least 1, or -1"),
     ({"version": 2, "in_features": 40}, "g_idx: found 32 inputs, expected in_features, 40"),
     ({"version": 2, "symmetric": True}, "found a zero point of .*, expected 8 everywhere .* symmetric=False"),
 ]
@@ -233,10 +234,20 @@ def test_a_missing_tensor_is_named(model, rng, missing):
         gptq.read(case.tensors, "model.q", version=2)
 
 
+@pytest.mark.parametrize("empty", ["qweight", "qzeros", "scales", "g_idx"])
+def test_an_empty_tensor_is_named(model, rng, empty):
+    case = Case(model, rng, 32, 8)
+    case.tensors[f"model.q.{empty}"] = case.tensors[f"model.q.{empty}"][:0]
+    with pytest.raises(ClikaRTError, match=rf"{empty}: found .*\[0.*, not empty"):
+        gptq.read(case.tensors, "model.q", version=2)
+
+
 def test_a_wrong_dtype_is_named(model, rng):
     case = Case(model, rng, 32, 8)
     case.tensors["model.q.qweight"] = case.tensors["model.q.qweight"].numpy().astype(np.int64)
-    with pytest.raises(ClikaRTError, match=r"qweight: found int64\[4, 8\], expected int32 or uint32 of rank 2"):
+    with pytest.raises(
+        ClikaRTError, match=r"qweight: found int64\[4, 8\], expected int32 or uint32 of rank 2, not empty"
+    ):
         gptq.read(case.tensors, "model.q", version=2)
 
 

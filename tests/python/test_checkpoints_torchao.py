@@ -183,7 +183,7 @@ def test_metadata_is_needed(plain):
 def test_metadata_of_another_kind_is_refused(plain):
     tensors, _, _ = plain
     refused(tensors, ["Int8Tensor"], "the metadata's entry .* is not one that torchao writes")
-    refused(tensors, {}, "the metadata's entry .* is not one that torchao writes")
+    refused(tensors, {"_type": "Int8Tensor"}, "the metadata's entry .* is not one that torchao writes")
 
 
 def test_layouts_of_one_kernel_are_refused(plain):
@@ -197,7 +197,7 @@ def test_other_widths_are_refused(plain):
     refused(tensors, {"_type": "IntxUnpackedToInt8Tensor", "_data": data}, "found codes of int3, expected int4 or int8")
 
 
-@pytest.mark.parametrize("block", [None, [2, 64], [1, 0], [1, 65], [64]])
+@pytest.mark.parametrize("block", [None, [2, 64], [1, 0], [1, 65], [64], [1, 2.5], ["1", 2]])
 def test_blocks_that_do_not_fit_are_refused(plain, block):
     tensors, _, entry = plain
     refused(

@@ -32,12 +32,14 @@ class Entries:
         return self.key(name) in self._tensors
 
     def take(self, name: str, dtypes: tuple[str, ...], rank: int) -> np.ndarray:
-        """The tensor `name`. ClikaRTError: it is missing, or its dtype or its number of axes is another."""
+        """The tensor `name`. ClikaRTError: it is missing or empty, or its dtype or its number of axes is another."""
         if name not in self:
             raise self.refused(f"there is no tensor {self.key(name)}; {self._names_at_hand()}")
         array = array_of(self._tensors[self.key(name)], self.key(name))
-        if array.dtype.name not in dtypes or array.ndim != rank:
-            raise self.refused(f"{name}: found {describe(array)}, expected {' or '.join(dtypes)} of rank {rank}")
+        if array.dtype.name not in dtypes or array.ndim != rank or array.size == 0:
+            raise self.refused(
+                f"{name}: found {describe(array)}, expected {' or '.join(dtypes)} of rank {rank}, not empty"
+            )
         return array
 
     def find(self, name: str, dtypes: tuple[str, ...], rank: int) -> np.ndarray | None:

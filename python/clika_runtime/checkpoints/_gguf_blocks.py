@@ -66,7 +66,8 @@ def _q6_k(blocks: np.ndarray) -> Integers:
     high = blocks[..., 128:192].reshape(rows, count, 2, 1, 32) >> np.array([[0], [2], [4], [6]], np.uint8) & 3
     codes = low | high.reshape(low.shape) << 4
     scales = np.ascontiguousarray(blocks[..., 192:208]).view(np.int8).astype(np.float32)
-    scale = _float16(blocks[..., 208:]).astype(np.float32)[..., None] * scales
+    with np.errstate(invalid="ignore"):  # an infinite scale of a block times 0 is NaN, as in GGML
+        scale = _float16(blocks[..., 208:]).astype(np.float32)[..., None] * scales
     return Integers(8, 16, _centred(_row(codes), 32), _row(scale))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import operator
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -12,16 +12,16 @@ from ._entries import Entries
 
 def group_size_of(entries: Entries, inputs: int, groups: int, stated: Any, g_idx: np.ndarray | None = None) -> int:
     """The size of a group, -1 for the whole row: as `stated`, else what `g_idx` or the number of scales tells."""
-    size = _told(entries, inputs, groups, g_idx) if stated is None else operator.index(stated)
-    if size != -1 and size < 1:
-        raise entries.refused(f"group_size is {size}, expected at least 1, or -1 for one group a row")
+    size = _told(entries, inputs, groups, g_idx) if stated is None else stated
+    if not isinstance(size, Integral) or (size != -1 and size < 1):
+        raise entries.refused(f"group_size is {size!r}, expected at least 1, or -1 for one group a row")
     expected = 1 if size == -1 else -(-inputs // size)
     if groups != expected:
         raise entries.refused(
             f"found {groups} groups, expected {expected} for {inputs} inputs and group_size {size}; pass the "
             "group_size of this layer"
         )
-    return size
+    return int(size)
 
 
 def _told(entries: Entries, inputs: int, groups: int, g_idx: np.ndarray | None) -> int:

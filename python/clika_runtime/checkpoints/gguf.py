@@ -79,7 +79,7 @@ def _remedy(kind: str) -> str:
 def _blocks(entries: Entries, name: str, data: np.ndarray, kind: str) -> np.ndarray:
     """uint8 [out, blocks, bytes of a block]."""
     size = BLOCK_BYTES[kind]
-    if data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] % size:
+    if data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] % size or data.size == 0:
         raise entries.refused(
             f"{name}: found {describe(data)}, expected uint8 [out, bytes], bytes a multiple of {size}, the size of a "
             f"{kind} block"
@@ -114,7 +114,8 @@ def _biases(tensors: Mapping[str, Any], prefix: str) -> dict[str, np.ndarray]:
     if name not in tensors:
         return {}
     tensor = _tensor(tensors[name])
-    if tensor.tensor_type == "BF16":
-        bits = np.ascontiguousarray(tensor.data).view(np.uint16)
-        return {name: (bits.astype(np.uint32) << 16).view(np.float32)}
-    return {name: np.asarray(tensor.data)}
+    data = np.asarray(tensor.data)
+    if tensor.tensor_type == "BF16" and data.dtype == np.uint8 and data.size % 2 == 0:
+        bits = np.ascontiguousarray(data).reshape(-1).view(np.uint16)
+        data = (bits.astype(np.uint32) << 16).view(np.float32)
+    return {name: data}

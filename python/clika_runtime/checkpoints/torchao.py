@@ -52,22 +52,27 @@ def read(
 
 
 def _described(entries: Entries, metadata: Mapping[str, str]) -> tuple[str, Mapping[str, Any]]:
+    """The class of the weight, and its attributes, `block_size` two positive numbers."""
     name = entries.key("weight")
     if name not in metadata:
         raise entries.refused(f'the metadata has no entry "{name}"; pass metadata, the safetensors file\'s')
     try:
         entry = json.loads(metadata[name])
-        return entry["_type"], entry.get("_data", {})
+        kind, attributes = entry["_type"], dict(entry["_data"])
     except (TypeError, ValueError, KeyError) as error:
         raise entries.refused(f'the metadata\'s entry "{name}" is not one that torchao writes: {error!r}') from error
+    block = attributes.get("block_size")
+    if not (isinstance(block, list) and len(block) == 2 and all(isinstance(n, int) and n > 0 for n in block)):
+        raise entries.refused(f"found blocks of {block}, expected [1, size]")
+    return kind, attributes
 
 
 def _blocks(entries: Entries, attributes: Mapping[str, Any], name: str, found: np.ndarray, shape: tuple[int, int]):
     """[out, groups] of what blocks of [1, size] hold; what one block of all rows holds is repeated for each."""
     rows, inputs = shape
-    block = attributes.get("block_size")
-    if not (isinstance(block, list) and len(block) == 2 and block[0] in (1, rows) and 1 <= block[1] <= inputs):
-        raise entries.refused(f"found blocks of {block}, expected [1, size] or [{rows}, size] for {rows} outputs")
+    block = attributes["block_size"]
+    if block[0] not in (1, rows) or block[1] > inputs:
+        raise entries.refused(f"found blocks of {block}, expected [1, size] or [{rows}, size] in [{rows}, {inputs}]")
     groups = -(-inputs // block[1])
     entries.expect_shape(name, found, (rows // block[0], groups), f"for blocks of {block} in [{rows}, {inputs}]")
     return np.ascontiguousarray(np.broadcast_to(found, (rows, groups)))
