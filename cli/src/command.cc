@@ -11,6 +11,8 @@ namespace {
 constexpr Command kCommands[] = {
     {"list", "", "the entries, one a line (--sort)", &List},
     {"show", "KEY...", "everything an entry says: signature field by field, schedule, epilogue program", &Show},
+    {"disasm", "KEY...", "the instructions, with entry points and loops; main loops are marked with *", &Disasm},
+    {"mca", "KEY...", "cycles and bottleneck of the main loops, as LLVM's models of CPUs have it (--cpu)", &Mca},
     {"stats", "", "how many entries, of which emitters and ISA levels, how large", &Stats},
     {"rejections", "", "why processes could not have a kernel, and how often", &Rejections},
     {"verify", "", "read every entry whole; status 2 where one is damaged", &Verify},
@@ -18,6 +20,7 @@ constexpr Command kCommands[] = {
     {"clear", "", "remove every entry and what processes wrote down", &Clear},
     {"export", "FILE [KEY...]", "write all entries, or those, to a tar archive (- for standard output)", &Export},
     {"import", "FILE", "verify the entries of an archive (- for standard input) and add them", &Import},
+    {"warmup", "MANIFEST", "compile the kernels that a process recorded (--target, --jobs)", &WarmUp},
 };
 
 }  // namespace
@@ -44,14 +47,21 @@ std::string Help() {
          "    --sort=COLUMN    list by use, hits, jit, code, isa, emitter, signature or key (default: use)\n"
          "    --to=BYTES       prune to this size; K, M and G are understood (default: CLIKART_CACHE_DISK_SIZE)\n"
          "    --other_builds   prune the entries that this build of the library cannot use\n"
+         "    --cpu=NAME       predict for this CPU, by LLVM's name: znver4, sapphirerapids (default: some that have the\n"
+         "                     instructions)\n"
+         "    --target=TARGET  compile for an ISA level (avx2) and all below it, or for features as processes there\n"
+         "                     report them (\"avx512_vnni: sse42 avx2 avx512 avx512_vnni\"); nothing is run (default:\n"
+         "                     this machine)\n"
+         "    --jobs=COUNT     compile so many kernels at a time (default: the threads of a forward)\n"
          "    --help           this text\n\n"
          "EXIT STATUS\n"
          "    0  done\n"
          "    1  wrong usage\n"
-         "    2  no entry has that key, several have, or an entry is damaged\n"
-         "    3  the folder or an archive cannot be used\n\n"
+         "    2  no entry has that key, several have, an entry or a manifest is damaged, or a kernel of it failed\n"
+         "    3  the folder, an archive or a manifest cannot be used, or LLVM is not there for disasm and mca\n\n"
          "ENVIRONMENT\n"
          "    CLIKART_CACHE_DIR, CLIKART_CACHE_SYSTEM_DIR, CLIKART_CACHE_DISK_SIZE (docs/environment.md)\n"
+         "    CLIKART_NUM_THREADS, CLIKART_MAX_ISA for warmup without --jobs and --target\n"
          "    NO_COLOR         no bold headings; there are none either where the output is not a terminal\n\n"
          "Importing an archive lets its code run in your processes: import only what you would run yourself.\n";
 }

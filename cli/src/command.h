@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "clikart/analysis/object_api.h"
 #include "clikart/cache/folder.h"
 
 namespace clikart::cli {
@@ -24,6 +25,11 @@ struct Invocation {
   std::string sort = "use";
   std::string to;             // prune
   bool other_builds = false;  // prune
+  std::string cpu;            // mca; empty: some well-known ones
+  std::string target;         // warmup; empty: this machine's
+  int jobs = 0;               // warmup
+  bool progress = false;      // `err` is a terminal, on which to show how far warmup is
+  const char* analysis_object = analysis::kAnalysisObject;  // that disasm and mca load
   std::vector<std::string> arguments;
   std::ostream* out = nullptr;
   std::ostream* err = nullptr;
@@ -69,5 +75,8 @@ int Clear(const Invocation& invocation);
 int Rejections(const Invocation& invocation);
 int Export(const Invocation& invocation);
 int Import(const Invocation& invocation);
+int Disasm(const Invocation& invocation);
+int Mca(const Invocation& invocation);
+int WarmUp(const Invocation& invocation);
 
 }  // namespace clikart::cli

@@ -19,6 +19,9 @@ ABSL_FLAG(bool, json, false, "print JSON");
 ABSL_FLAG(std::string, sort, "use", "column to list by");
 ABSL_FLAG(std::string, to, "", "size to prune to");
 ABSL_FLAG(bool, other_builds, false, "prune the entries of other builds");
+ABSL_FLAG(std::string, cpu, "", "CPU to predict for");
+ABSL_FLAG(std::string, target, "", "machine to compile for");
+ABSL_FLAG(int, jobs, 0, "kernels to compile at a time");
 
 namespace {
 
@@ -55,6 +58,10 @@ int Main(int argc, char** argv) {
   invocation.sort = absl::GetFlag(FLAGS_sort);
   invocation.to = absl::GetFlag(FLAGS_to);
   invocation.other_builds = absl::GetFlag(FLAGS_other_builds);
+  invocation.cpu = absl::GetFlag(FLAGS_cpu);
+  invocation.target = absl::GetFlag(FLAGS_target);
+  invocation.jobs = absl::GetFlag(FLAGS_jobs);
+  invocation.progress = isatty(STDERR_FILENO) != 0;
   invocation.arguments.assign(words.begin() + 1, words.end());
   invocation.out = &std::cout;
   invocation.err = &std::cerr;

@@ -1,8 +1,10 @@
 """Run in an environment where only `pip install .` has happened: the package is there and serves a forward."""
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import clika_runtime as cr
 import numpy as np
@@ -19,5 +21,10 @@ if "CLIKART_EMITTER" in os.environ:
 else:
     environment = {**os.environ, "CLIKART_EMITTER": "llvm", "CLIKART_STRICT": "1"}
     subprocess.run([sys.executable, __file__], env=environment, check=True)
+    # So did clikart-cache, whose object of LLVM lies there too.
+    program = Path(sys.prefix) / "bin" / "clikart-cache"
+    listed = subprocess.run([program, "list", "--json"], check=True, capture_output=True, text=True).stdout
+    key = json.loads(listed)[0]["key"]
+    subprocess.run([program, "disasm", key], check=True, stdout=subprocess.DEVNULL)
 print(f"clika_runtime {cr.__version__} from {cr.__file__}")
 print(group.explain())

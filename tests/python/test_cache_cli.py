@@ -71,3 +71,44 @@ def test_an_archive_warms_another_machine(folder, tmp_path):
     script = FILL + "import clika_runtime as cr\nassert cr.kernels.stats()['compiled'] == 0, cr.kernels.stats()\n"
     environment = {**os.environ, "CLIKART_CACHE_DIR": str(other)}
     subprocess.run([sys.executable, "-c", script], check=True, env=environment, timeout=60)
+
+
+def test_a_manifest_warms_a_process(folder, tmp_path):
+    script = FILL + f"import clika_runtime as cr\ncr.WarmupManifest.record().save({str(tmp_path / 'kernels')!r})\n"
+    environment = {**os.environ, "CLIKART_CACHE_DIR": str(folder)}
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment, timeout=60)
+    fleet = tmp_path / "fleet"
+    report = json.loads(call("warmup", tmp_path / "kernels", "--dir", fleet, "--jobs=2", "--json").stdout)
+    assert (report["compiled"], report["failed"], report["folder"]) == (3, 0, str(fleet))
+    assert report["target"] == cr.cpu_info()["target"]
+    script = FILL + "import clika_runtime as cr\nassert cr.kernels.stats()['compiled'] == 0, cr.kernels.stats()\n"
+    environment = {**os.environ, "CLIKART_CACHE_DIR": str(fleet)}
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment, timeout=60)
+    call("warmup", tmp_path / "kernels", "--dir", fleet, "--target=i386", code=1)
+    call("warmup", tmp_path / "none", "--dir", fleet, code=3)
+    (tmp_path / "kernels").write_text("oops\n")
+    assert "line 1" in call("warmup", tmp_path / "kernels", "--dir", fleet, code=2).stderr
+
+
+def test_llvm_is_loaded_by_the_commands_that_need_it_alone(folder):
+    """`list` must stay quick and work where LLVM is not."""
+    analysis = "libclikart_analysis.so"
+    (key, *_) = [entry["key"] for entry in json.loads(call("list", "--dir", folder, "--json").stdout)]
+    for command in (["list"], ["show", key], ["stats"], ["verify"]):
+        loaded = call(*command, "--dir", folder, LD_DEBUG="files").stderr
+        assert "libabsl" in loaded or "libstdc++" in loaded  # the loader does tell
+        assert analysis not in loaded
+        assert "LLVM" not in loaded
+    if not (PROGRAM.parent / analysis).exists():
+        assert "needs LLVM" in call("disasm", key, "--dir", folder, code=3).stderr
+        return
+    (code,) = json.loads(call("disasm", key[:12], "--dir", folder, "--json").stdout)
+    assert code["key"] == key
+    assert {point["offset"] for point in code["entry_points"]} <= {line["offset"] for line in code["lines"]}
+    for before, after in zip(code["lines"], code["lines"][1:], strict=False):
+        assert before["offset"] + len(before["bytes"]) // 2 == after["offset"]
+    assert any(loop["main"] for loop in code["loops"])
+    predicted = json.loads(call("mca", key, "--dir", folder, "--json").stdout)
+    assert {loop["cpu"] for loop in predicted} >= {"znver4"} or cr.cpu_info()["isa"] == "amx"
+    assert all(loop["cycles"] >= loop["limit_cycles"] > 0 for loop in predicted if "problem" not in loop)
+    call("mca", key, "--cpu=none", "--dir", folder, code=1)
