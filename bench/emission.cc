@@ -28,7 +28,7 @@ void MeasureEmission(const Context& context) {
         spec.y = w;
         spec.x = w;
         spec.activation = activation;
-        spec.interleave = codegen::InterleaveFor(spec.contraction, w, target, codegen::MathMode::kExact);
+        spec.interleave = codegen::InterleaveFor(spec, target, codegen::MathMode::kExact);
         spec.bias = spec.gated() ? ir::BiasKind::kNone : ir::BiasKind::kFloat32;
         std::vector<double> seconds;
         for (int i = 0; i < context.rounds; ++i) {

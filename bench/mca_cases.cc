@@ -51,7 +51,7 @@ std::vector<McaCase> McaCases() {
 
 void SuitTarget(ir::KernelSpec& spec, const codegen::Target& target) {
   spec.product = codegen::ProductFor(spec, target, codegen::MathMode::kNative);
-  spec.interleave = codegen::InterleaveFor(spec.contraction, spec.w, target, codegen::MathMode::kNative);
+  spec.interleave = codegen::InterleaveFor(spec, target, codegen::MathMode::kNative);
 }
 
 }  // namespace clikart::bench

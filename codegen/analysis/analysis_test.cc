@@ -190,7 +190,7 @@ TEST(KernelLoops, AreAsEmittersRecordThem) {
       spec.k = 512;
       spec.x = spec.w = spec.y = dtype;
       spec.product = codegen::ProductFor(spec, target, codegen::MathMode::kNative);
-      spec.interleave = codegen::InterleaveFor(spec.contraction, dtype, target, codegen::MathMode::kNative);
+      spec.interleave = codegen::InterleaveFor(spec, target, codegen::MathMode::kNative);
       const auto emitted = codegen::FindEmitter("xbyak")->Emit(spec, target);
       const auto* const kernel = std::get_if<codegen::EmittedKernel>(&emitted);
       if (kernel == nullptr) continue;

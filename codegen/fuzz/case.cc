@@ -130,7 +130,7 @@ std::vector<Case> Simpler(const Case& c) {
   add([](Case& o) { o.values = Values::kOrdinary; });
   add([](Case& o) { o.spec.activation = ir::Activation::kNone; });
   add([](Case& o) { o.spec.bias = ir::BiasKind::kNone; });
-  add([](Case& o) { o.spec.act_order = false; });
+  add([](Case& o) { o.spec.order = ir::InputOrder::kNatural; });
   add([](Case& o) {
     o.spec.access = ir::Access::kDense;
     o.spec.taps = 1;

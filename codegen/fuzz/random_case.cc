@@ -4,7 +4,7 @@
 
 #include "case.h"
 #include "clikart/ir/activation.h"
-#include "clikart/ir/panel_layout.h"
+#include "clikart/ir/code_layout.h"
 
 namespace clikart::codegen {
 namespace {
@@ -41,10 +41,12 @@ class Draw {
 ir::QuantScheme RandomScheme(Draw& draw, bool integer_codes) {
   constexpr const char* kSchemes[] = {"int8",         "int8_g32",          "int8_g5_asym",   "int8_asym_bf16",
                                       "int4",         "int4_g32_f32",      "int4_g128_asym", "int4_g7_asym_f32",
-                                      "int8_f32",     "int4_g16_asym",     "int8_asym_e8m0", "nf4_g8",
+                                      "int8_f32",     "int4_g16_asym",     "int8_asym_e8m0", "int4_g32_min",
+                                      "int2_g16",     "int8_g16_min_f32",  "int4_g256_bf16", "int4_g64",
+                                      "nf4_g8",
                                       "fp4_g16_bf16", "fp8_e4m3",          "fp8_e5m2_g12",   "mxfp4",
                                       "nvfp4",        "fp8_e4m3_g16_e8m0", "nf4_g64"};
-  constexpr size_t kIntegers = 11;
+  constexpr size_t kIntegers = 16;
   const auto schemes = std::span(kSchemes).first(integer_codes ? kIntegers : std::size(kSchemes));
   return *ir::QuantScheme::Parse(draw.OneOf(schemes));
 }
@@ -63,6 +65,7 @@ void DrawTypes(Draw& draw, ir::KernelSpec& spec) {
   if (spec.contraction == Contraction::kWeightOnly || spec.contraction == Contraction::kRowInt8) {
     spec.scheme = RandomScheme(draw, spec.contraction == Contraction::kRowInt8);
     spec.w = spec.scheme->CodeDType();
+    spec.interleave = ir::CodeInterleave(spec.contraction, *spec.scheme);
   }
 }
 
@@ -98,7 +101,9 @@ ir::KernelSpec RandomSpec(const Target& target, Effort effort, std::mt19937_64& 
   DrawTypes(draw, spec);
   DrawSizes(draw, effort, spec);
   // The oracle looks through all columns for each group of an act-ordered row.
-  spec.act_order = spec.scheme.has_value() && spec.k > 0 && spec.k < 200 && draw.OneIn(3);
+  if (spec.scheme.has_value() && spec.k > 0 && spec.k < 200 && draw.OneIn(3)) {
+    spec.order = draw.OneIn(2) ? ir::InputOrder::kSorted : ir::InputOrder::kUneven;
+  }
   return draw.OneOf(Variants(spec, target));
 }
 

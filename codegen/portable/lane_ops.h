@@ -5,14 +5,12 @@
 
 #include "chain.h"
 #include "clikart/codegen/target.h"
-#include "decode.h"
 
 namespace clikart::codegen::portable {
 
 struct LaneOps {
   decltype(&ExtendChainsBaseline) extend_chains;
   decltype(&AddScaledBaseline) add_scaled;
-  decltype(&DecodeEightsAvx2) decode_eights;  // may decode nothing
 };
 
 const LaneOps& LaneOpsFor(IsaLevel isa);

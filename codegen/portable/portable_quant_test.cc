@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "../src/quant_testing.h"
+#include "clikart/ir/code_layout.h"
 #include "portable_emitter.h"
 
 namespace clikart::codegen {
@@ -23,6 +24,7 @@ ir::KernelSpec SchemeSpec(const std::string& scheme, int64_t n, int64_t k) {
   spec.k = k;
   spec.scheme = ir::QuantScheme::Parse(scheme).value();
   spec.w = spec.scheme->CodeDType();
+  spec.interleave = ir::CodeInterleave(spec.contraction, *spec.scheme);
   return spec;
 }
 
@@ -69,7 +71,8 @@ QuantProblem OneHot(const ir::KernelSpec& spec, QuantPart part) {
 const char* const kSchemes[] = {"int8",   "int8_g32",     "int8_g5_asym",     "int8_asym_bf16",
                                 "int4",   "int4_g32_f32", "int4_g16_asym",    "int4_g7_asym_f32",
                                 "nf4_g8", "fp4_g16_bf16", "fp8_e4m3",         "fp8_e5m2_g12",
-                                "mxfp4",  "nvfp4",        "fp8_e4m3_g16_e8m0"};
+                                "mxfp4",  "nvfp4",        "fp8_e4m3_g16_e8m0", "int4_g32_min", "int2_g8",
+                                "int2_g12_asym", "int8_g16_min_f32"};
 
 TEST(PortableWeightOnlyTest, C025_EverySchemeFollowsRule3AndStaysInItsBuffers) {
   uint64_t seed = 0;
@@ -103,8 +106,11 @@ TEST(PortableWeightOnlyTest, ActOrderTakesGroupsThenColumnsAscending) {
   for (const char* scheme : {"int4_g8_asym", "int8_g16", "int4_g3"}) {
     for (int64_t k : {1, 17, 40, 300}) {
       ir::KernelSpec spec = SchemeSpec(scheme, 21, k);
-      spec.act_order = true;
-      ExpectWordByWord(RandomQuantProblem(spec, 4, {9, 12}, ++seed));
+      for (const ir::InputOrder order : {ir::InputOrder::kSorted, ir::InputOrder::kUneven}) {
+        spec.order = order;
+        ExpectWordByWord(RandomQuantProblem(spec, 4, {9, 12}, ++seed));
+        ExpectWordByWord(RandomQuantProblem(spec, 4, {3, 17, 1}, ++seed));
+      }
       if (HasFatalFailure()) return;
     }
   }
@@ -167,7 +173,7 @@ TEST(PortableWeightOnlyTest, C027_RaggedLastGroup) {
 
 TEST(PortableWeightOnlyTest, C037_GroupIndexChoosesTheScale) {
   ir::KernelSpec spec = SchemeSpec("int8_g2_f32", 1, 8);
-  spec.act_order = true;
+  spec.order = ir::InputOrder::kSorted;
   QuantPart part;
   part.rows = 1;
   part.codes.assign(8, 1);
@@ -236,18 +242,19 @@ TEST(PortableWeightOnlyTest, NvFp4MultipliesTheGlobalScaleIntoTheGroups) {
 ir::KernelSpec RowInt8Spec(const std::string& scheme, int64_t n, int64_t k) {
   ir::KernelSpec spec = SchemeSpec(scheme, n, k);
   spec.contraction = Contraction::kRowInt8;
+  spec.interleave = ir::CodeInterleave(spec.contraction, *spec.scheme);
   return spec;
 }
 
 TEST(PortableRowInt8Test, FollowsRule6) {
   uint64_t seed = 300;
-  for (const char* scheme : {"int8", "int8_g32", "int8_g5_asym", "int4", "int4_g16_asym_f32", "int8_asym_e8m0"}) {
+  for (const char* scheme : {"int8", "int8_g32", "int8_g5_asym", "int4", "int4_g16_asym_f32", "int8_asym_e8m0", "int4_g16_min", "int2_g8"}) {
     for (int64_t k : {0, 1, 5, 17, 40, 150}) {
       ir::KernelSpec spec = RowInt8Spec(scheme, 22, k);
       spec.bias = ir::BiasKind::kFloat32;
       spec.activation = ir::Activation::kGelu;
       ExpectWordByWord(RandomQuantProblem(spec, 5, {3, 18, 1}, ++seed));
-      if (k > 1) spec.act_order = true;
+      if (k > 1) spec.order = ir::InputOrder::kSorted;
       ExpectWordByWord(RandomQuantProblem(spec, 3, {3, 18, 1}, ++seed));
       if (HasFatalFailure()) return;
     }

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "dot.h"
-#include "quant_rows.h"
+#include "packed_codes.h"
+#include "store_lanes.h"
 #include "tile.h"
 
 namespace clikart::codegen::portable {
@@ -38,73 +40,63 @@ RowCodes QuantizeRow(const float* x, int64_t k) {
   return row;
 }
 
-// The codes in a segment's column order.
-std::vector<int16_t> Reorder(const std::vector<int16_t>& codes, const ColumnOrder& order) {
-  std::vector<int16_t> reordered;
-  reordered.reserve(codes.size());
-  for (int32_t column : order.columns) reordered.push_back(codes[static_cast<size_t>(column)]);
-  return reordered;
+// One panel's group as [lane, step], for exact sums.
+std::vector<int16_t> DecodeGroup(const PackedGroup& group) {
+  std::vector<float> decoded(static_cast<size_t>(group.steps() * kLanes));
+  group.Decode(0, group.steps(), decoded.data());
+  std::vector<int16_t> lanes(decoded.size());
+  for (int64_t step = 0; step < group.steps(); ++step) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      lanes[static_cast<size_t>(lane * group.steps() + step)] =
+          static_cast<int16_t>(decoded[static_cast<size_t>(step * kLanes + lane)]);
+    }
+  }
+  return lanes;
 }
 
-// One weight row: code - zero point in the order's sequence, and the groups' scales.
-struct WeightRow {
-  std::vector<int16_t> values;
-  std::vector<float> scales;
-};
-
-void DecodeRow(const WeightReader& reader, int64_t weight_row, const ColumnOrder& order, WeightRow& to) {
-  to.values.resize(order.columns.size());
-  to.scales.resize(static_cast<size_t>(order.groups()));
-  for (int64_t group = 0; group < order.groups(); ++group) {
-    const int64_t begin = order.Begin(group);
-    const float zero_point = reader.ZeroPoint(weight_row, group);
-    reader.ForCodes(weight_row, order.columns.data() + begin, order.Begin(group + 1) - begin,
-                    [&](int64_t i, float value) {
-                      to.values[static_cast<size_t>(begin + i)] = static_cast<int16_t>(value - zero_point);
-                    });
-    to.scales[static_cast<size_t>(group)] = reader.Scale(weight_row, group);
+// acc[row, lane] of one panel: groups ascending, each an exact integer; with a minimum, the row's exact sum too.
+void ContractPanel(const RowBlock& block, const ir::CodeLayout& layout, int64_t panel,
+                   const std::vector<RowCodes>& rows, float* acc) {
+  const std::byte* const at = block.args.weights + panel * layout.PanelBytes();
+  for (int64_t group = 0; group < layout.Groups(); ++group) {
+    const PackedGroup packed(layout, *block.args.codes, block.args.first_panel + panel, at, group);
+    const std::vector<int16_t> weights = DecodeGroup(packed);
+    for (const RowCodes& row : rows) {
+      const int16_t* const codes = row.codes.data() + layout.GroupBegin(group);
+      const auto sum = static_cast<float>(std::accumulate(codes, codes + packed.steps(), int64_t{0}));
+      for (int64_t lane = 0; lane < kLanes; ++lane, ++acc) {
+        const int64_t dot = Dot(codes, weights.data() + lane * packed.steps(), packed.steps());
+        *acc = std::fma(static_cast<float>(dot), row.scale * packed.scales()[lane], *acc);
+        if (layout.scheme.minimum) *acc = std::fma(sum, row.scale * packed.minimums()[lane], *acc);
+      }
+    }
+    acc -= static_cast<int64_t>(rows.size()) * kLanes;
   }
-}
-
-// One output: groups ascending, each an exact integer.
-float Contract(const RowCodes& x, const std::vector<int16_t>& codes, const WeightRow& weights,
-               const ColumnOrder& order) {
-  if (!x.finite) return std::numeric_limits<float>::quiet_NaN();
-  float acc = 0.0f;
-  for (int64_t group = 0; group < order.groups(); ++group) {
-    const int64_t begin = order.Begin(group);
-    const int64_t dot = Dot(codes.data() + begin, weights.values.data() + begin, order.Begin(group + 1) - begin);
-    acc = std::fma(static_cast<float>(dot), x.scale * weights.scales[static_cast<size_t>(group)], acc);
-  }
-  return acc;
 }
 
 }  // namespace
 
 void ContractRowInt8(const RowBlock& block, Accumulators& accumulators) {
   const auto& [spec, args, ops, first, columns] = block;
-  const auto row_count = static_cast<size_t>(accumulators.rows());
-  const std::vector<float> x = WidenRows(spec, args, first, accumulators.rows());
-  std::vector<RowCodes> rows;
-  for (size_t row = 0; row < row_count; ++row) {
-    rows.push_back(QuantizeRow(x.data() + row * static_cast<size_t>(spec.k), spec.k));
-  }
-  std::vector<std::vector<int16_t>> codes(row_count);
-  WeightRow weights;
-  for (int64_t plane = 0; plane < accumulators.planes(); ++plane) {
-    const QuantSegment* segment = nullptr;
-    ColumnOrder order;
-    for (int64_t column = 0; column < columns.count(); ++column) {
-      const SegmentRows run = RowsFrom(args.segments, FirstWeightRow(spec, plane) + columns.begin + column, 1);
-      if (run.segment != segment) {
-        segment = run.segment;
-        order = OrderOf(spec, *segment);
-        for (size_t row = 0; row < row_count; ++row) codes[row] = Reorder(rows[row].codes, order);
+  const ir::CodeLayout layout = ir::CodeLayoutOf(spec, args.codes->group_begins);
+  const int64_t rows = accumulators.rows(), width = layout.panels.OutputsPerPanel();
+  const std::vector<float> x = WidenRows(spec, args, first, rows);
+  std::vector<RowCodes> quantized;
+  for (int64_t row = 0; row < rows; ++row) quantized.push_back(QuantizeRow(x.data() + row * spec.k, spec.k));
+  for (const OrderedRows& order : OrdersOf(spec, *args.codes)) {
+    std::vector<RowCodes> ordered = quantized;
+    for (RowCodes& row : ordered) row.codes = Reorder(row.codes, 1, spec.k, order.columns);
+    for (int64_t panel = 0; panel * width < columns.count(); ++panel) {
+      const PanelLanes lanes(layout.panels, args.first_panel + panel, order.begin, order.end);
+      if (lanes.empty()) continue;
+      float acc[kRowBlock * kLanes] = {};
+      ContractPanel(block, layout, panel, ordered, acc);
+      for (int64_t row = 0; row < rows; ++row) {
+        if (!quantized[static_cast<size_t>(row)].finite) {
+          std::fill_n(acc + row * kLanes, kLanes, std::numeric_limits<float>::quiet_NaN());
+        }
       }
-      DecodeRow(WeightReader(spec, *segment), run.first, order, weights);
-      for (size_t row = 0; row < row_count; ++row) {
-        accumulators.Row(plane, static_cast<int64_t>(row))[column] = Contract(rows[row], codes[row], weights, order);
-      }
+      StoreLanes(lanes, acc, panel * width, accumulators);
     }
   }
 }

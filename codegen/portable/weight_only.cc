@@ -1,64 +1,46 @@
 // Quantized weights, float inputs: numerics rule 3.
 #include <algorithm>
+#include <cmath>
 
 #include "lane_ops.h"
-#include "quant_rows.h"
+#include "packed_codes.h"
+#include "store_lanes.h"
 #include "tile.h"
 
 namespace clikart::codegen::portable {
 namespace {
 
-constexpr int64_t kSteps = 128;  // columns decoded at a time
+constexpr int64_t kSteps = 128;  // of a panel that are decoded at a time
 
-// x with its columns in the segment's order: [rows, k].
-std::vector<float> Reorder(const std::vector<float>& x, int64_t rows, const ColumnOrder& order) {
-  const size_t k = order.columns.size();
-  std::vector<float> reordered(x.size());
-  for (size_t row = 0; row < static_cast<size_t>(rows); ++row) {
-    for (size_t i = 0; i < k; ++i) reordered[row * k + i] = x[row * k + static_cast<size_t>(order.columns[i])];
-  }
-  return reordered;
-}
-
-LaneCodes GroupLanes(const WeightReader& reader, const SegmentRows& run, int64_t group) {
-  LaneCodes lanes;
-  lanes.count = run.count;
-  for (int64_t lane = 0; lane < run.count; ++lane) {
-    lanes.rows[lane] = reader.Row(run.first + lane);
-    lanes.zero_points[lane] = reader.ZeroPoint(run.first + lane, group);
-  }
-  return lanes;
-}
-
-// Columns [begin, end) of the order, as [step, lane].
-void DecodeColumns(const LaneOps& ops, const WeightReader& reader, const SegmentRows& run, const LaneCodes& lanes,
-                   const ColumnOrder& order, int64_t begin, int64_t end, float* to) {
-  const int64_t rest = order.natural ? ops.decode_eights(reader.table(), lanes, begin, end, to) : begin;
-  to += (rest - begin) * kLanes;
-  for (int64_t lane = 0; lane < lanes.count; ++lane) {
-    const float zero_point = lanes.zero_points[lane];
-    reader.ForCodes(run.first + lane, order.columns.data() + rest, end - rest,
-                    [&](int64_t i, float value) { to[i * kLanes + lane] = value - zero_point; });
+// u = u + x of rule 3, for `rows` rows of `k` values: a sum for each, starting from +0.
+void SumInputs(const float* x, int64_t k, int64_t rows, int64_t steps, float* sums) {
+  for (int64_t row = 0; row < rows; ++row) {
+    float sum = 0.0f;
+    for (int64_t i = 0; i < steps; ++i) sum += x[row * k + i];
+    sums[row] = sum;
   }
 }
 
-// The accumulators of up to kLanes weight rows: acc[row * kLanes + lane], from +0.
-void ContractRun(const LaneOps& ops, const WeightReader& reader, const SegmentRows& run, const ColumnOrder& order,
-                 const std::vector<float>& x, int64_t rows, float* acc) {
-  const auto k = static_cast<int64_t>(order.columns.size());
-  float decoded[kSteps * kLanes] = {};
-  for (int64_t group = 0; group < order.groups(); ++group) {
+// acc[row, lane] of one panel, from +0.
+void ContractPanel(const RowBlock& block, const ir::CodeLayout& layout, int64_t panel, const float* x, int64_t rows,
+                   float* acc) {
+  const std::byte* const at = block.args.weights + panel * layout.PanelBytes();
+  float decoded[kSteps * kLanes];
+  for (int64_t group = 0; group < layout.Groups(); ++group) {
+    const PackedGroup packed(layout, *block.args.codes, block.args.first_panel + panel, at, group);
+    const float* const own = x + layout.GroupBegin(group);
     float t[kRowBlock * kLanes] = {};
-    const LaneCodes lanes = GroupLanes(reader, run, group);
-    const int64_t end = order.Begin(group + 1);
-    for (int64_t i = order.Begin(group); i < end; i += kSteps) {
-      const int64_t stop = std::min(i + kSteps, end);
-      DecodeColumns(ops, reader, run, lanes, order, i, stop, decoded);
-      ops.extend_chains(x.data() + i, k, rows, decoded, stop - i, t);
+    for (int64_t step = 0; step < packed.steps(); step += kSteps) {
+      const int64_t count = std::min(kSteps, packed.steps() - step);
+      packed.Decode(step, count, decoded);
+      block.ops.extend_chains(own + step, layout.depth(), rows, decoded, count, t);
     }
-    float scales[kLanes] = {};
-    for (int64_t lane = 0; lane < run.count; ++lane) scales[lane] = reader.Scale(run.first + lane, group);
-    ops.add_scaled(t, scales, rows, acc);
+    block.ops.add_scaled(t, packed.scales(), rows, acc);
+    if (!layout.scheme.minimum) continue;
+    float sums[kRowBlock];
+    SumInputs(own, layout.depth(), rows, packed.steps(), sums);
+    for (int64_t row = 0; row < rows; ++row) std::fill_n(t + row * kLanes, kLanes, sums[row]);
+    block.ops.add_scaled(t, packed.minimums(), rows, acc);
   }
 }
 
@@ -66,26 +48,17 @@ void ContractRun(const LaneOps& ops, const WeightReader& reader, const SegmentRo
 
 void ContractWeightOnly(const RowBlock& block, Accumulators& accumulators) {
   const auto& [spec, args, ops, first, columns] = block;
-  const int64_t rows = accumulators.rows();
+  const ir::CodeLayout layout = ir::CodeLayoutOf(spec, args.codes->group_begins);
+  const int64_t rows = accumulators.rows(), width = layout.panels.OutputsPerPanel();
   const std::vector<float> x = WidenRows(spec, args, first, rows);
-  for (int64_t plane = 0; plane < accumulators.planes(); ++plane) {
-    const QuantSegment* segment = nullptr;
-    ColumnOrder order;
-    std::vector<float> reordered;
-    for (int64_t column = 0; column < columns.count();) {
-      const int64_t weight_row = FirstWeightRow(spec, plane) + columns.begin + column;
-      const SegmentRows run = RowsFrom(args.segments, weight_row, std::min(kLanes, columns.count() - column));
-      if (run.segment != segment) {
-        segment = run.segment;
-        order = OrderOf(spec, *segment);
-        reordered = spec.act_order ? Reorder(x, rows, order) : x;
-      }
+  for (const OrderedRows& order : OrdersOf(spec, *args.codes)) {
+    const std::vector<float> ordered = Reorder(x, rows, spec.k, order.columns);
+    for (int64_t panel = 0; panel * width < columns.count(); ++panel) {
+      const PanelLanes lanes(layout.panels, args.first_panel + panel, order.begin, order.end);
+      if (lanes.empty()) continue;
       float acc[kRowBlock * kLanes] = {};
-      ContractRun(ops, WeightReader(spec, *segment), run, order, reordered, rows, acc);
-      for (int64_t row = 0; row < rows; ++row) {
-        std::copy_n(acc + row * kLanes, run.count, accumulators.Row(plane, row) + column);
-      }
-      column += run.count;
+      ContractPanel(block, layout, panel, ordered.data(), rows, acc);
+      StoreLanes(lanes, acc, panel * width, accumulators);
     }
   }
 }

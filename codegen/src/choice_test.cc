@@ -25,7 +25,7 @@ struct Choice {
 // As the runtime goes about it: the spec for this CPU, then the first emitter that takes it.
 Choice ChoiceFor(const CpuidRecord& cpuid, ir::KernelSpec spec) {
   const Target target = Detect(cpuid, kWidestIsa);
-  spec.interleave = InterleaveFor(spec.contraction, spec.w, target, MathMode::kNative);
+  spec.interleave = InterleaveFor(spec, target, MathMode::kNative);
   spec.product = ProductFor(spec, target, MathMode::kNative);
   for (const Emitter* emitter : Emitters()) {
     auto emitted = emitter->Emit(spec, target);

@@ -76,7 +76,7 @@ std::vector<ir::KernelSpec> Variants(const ir::KernelSpec& spec, const Target& t
   std::vector<ir::KernelSpec> variants;
   for (const Choice& choice : kChoices) {
     if (choice.feature && !target.Has(*choice.feature)) continue;
-    for (const int interleave : {1, 2, 4}) {
+    for (const int interleave : {1, 2, 4, 8, 16}) {
       ir::KernelSpec variant = spec;
       variant.product = choice.product;
       variant.interleave = interleave;

@@ -1,5 +1,7 @@
 #include "clikart/codegen/product.h"
 
+#include "clikart/ir/code_layout.h"
+
 namespace clikart::codegen {
 namespace {
 
@@ -21,10 +23,11 @@ ir::Product ProductFor(const ir::KernelSpec& spec, const Target& target, MathMod
   return ir::Product::kFma;
 }
 
-int InterleaveFor(ir::Contraction contraction, ir::DType w, const Target& target, MathMode math) {
-  if (contraction == ir::Contraction::kInteger) return 4;
-  if (contraction != ir::Contraction::kFloat) return 1;
-  switch (w) {
+int InterleaveFor(const ir::KernelSpec& spec, const Target& target, MathMode math) {
+  if (spec.quantized_weights()) return ir::CodeInterleave(spec.contraction, *spec.scheme);
+  if (spec.contraction == ir::Contraction::kInteger) return 4;
+  if (spec.contraction != ir::Contraction::kFloat) return 1;
+  switch (spec.w) {
     case ir::DType::kBFloat16:
       return 2;  // widened from pairs as fast as from single elements
     case ir::DType::kFloat16:

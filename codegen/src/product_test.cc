@@ -9,18 +9,39 @@ namespace {
 using ir::Contraction;
 using ir::DType;
 
+int Interleave(Contraction contraction, DType w, const Target& target, MathMode math) {
+  ir::KernelSpec spec;
+  spec.contraction = contraction;
+  spec.w = w;
+  return InterleaveFor(spec, target, math);
+}
+
+int CodeInterleave(Contraction contraction, std::string_view scheme) {
+  ir::KernelSpec spec;
+  spec.contraction = contraction;
+  spec.scheme = ir::QuantScheme::Parse(scheme).value();
+  return InterleaveFor(spec, Target{}, MathMode::kNative);
+}
+
+TEST(InterleaveFor, FollowsTheWidthOfCodes) {
+  EXPECT_EQ(CodeInterleave(Contraction::kWeightOnly, "int8"), 1);
+  EXPECT_EQ(CodeInterleave(Contraction::kRowInt8, "int8"), 4);
+  for (const Contraction contraction : {Contraction::kWeightOnly, Contraction::kRowInt8}) {
+    EXPECT_EQ(CodeInterleave(contraction, "int4_g32"), 8);
+    EXPECT_EQ(CodeInterleave(contraction, "int2_g32"), 16);
+  }
+}
+
 TEST(InterleaveFor, FollowsTypesTargetAndMath) {
   const Target spr = Detect(SapphireRapids(), kWidestIsa), gnr = Detect(GraniteRapids(), kWidestIsa);
   for (const Target& target : {Target{}, TargetOf(IsaLevel::kAvx2), spr, gnr}) {
     for (const MathMode math : {MathMode::kNative, MathMode::kExact}) {
-      EXPECT_EQ(InterleaveFor(Contraction::kFloat, DType::kFloat32, target, math), 1);
-      EXPECT_EQ(InterleaveFor(Contraction::kFloat, DType::kBFloat16, target, math), 2);
-      EXPECT_EQ(InterleaveFor(Contraction::kInteger, DType::kInt8, target, math), 4);
-      EXPECT_EQ(InterleaveFor(Contraction::kDepthwise, DType::kBFloat16, target, math), 1);
-      EXPECT_EQ(InterleaveFor(Contraction::kWeightOnly, DType::kUInt8, target, math), 1);
-      EXPECT_EQ(InterleaveFor(Contraction::kRowInt8, DType::kInt8, target, math), 1);
+      EXPECT_EQ(Interleave(Contraction::kFloat, DType::kFloat32, target, math), 1);
+      EXPECT_EQ(Interleave(Contraction::kFloat, DType::kBFloat16, target, math), 2);
+      EXPECT_EQ(Interleave(Contraction::kInteger, DType::kInt8, target, math), 4);
+      EXPECT_EQ(Interleave(Contraction::kDepthwise, DType::kBFloat16, target, math), 1);
       const int halves = target == gnr && math == MathMode::kNative ? 2 : 1;
-      EXPECT_EQ(InterleaveFor(Contraction::kFloat, DType::kFloat16, target, math), halves) << target.ToString();
+      EXPECT_EQ(Interleave(Contraction::kFloat, DType::kFloat16, target, math), halves) << target.ToString();
     }
   }
 }
@@ -78,7 +99,7 @@ TEST(ProductFor, FitsTheInterleave) {
     for (const MathMode math : {MathMode::kNative, MathMode::kExact}) {
       for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
         ir::KernelSpec spec = Spec(dtype, 100);
-        spec.interleave = InterleaveFor(spec.contraction, spec.w, TargetOf(level), math);
+        spec.interleave = InterleaveFor(spec, TargetOf(level), math);
         spec.product = ProductFor(spec, TargetOf(level), math);
         EXPECT_TRUE(spec.Verify().ok()) << spec.Verify();
       }

@@ -11,7 +11,7 @@
 #include <variant>
 
 #include "../portable/portable_emitter.h"
-#include "clikart/ir/panel_layout.h"
+#include "clikart/ir/code_layout.h"
 
 namespace clikart::codegen {
 namespace {
@@ -29,29 +29,6 @@ std::unique_ptr<GuardedBuffer> Guarded(const void* data, size_t bytes, GuardedBu
 template <typename T>
 std::unique_ptr<GuardedBuffer> Guarded(const std::vector<T>& values, GuardedBuffer::Edge edge) {
   return Guarded(values.data(), values.size() * sizeof(T), edge);
-}
-
-// The checkpoint's bytes: nibbles low first, an unused last nibble filled with ones.
-std::vector<uint8_t> PackCodes(const ir::KernelSpec& spec, const QuantPart& part) {
-  if (!spec.scheme || spec.scheme->bits == 8) return part.codes;
-  const int64_t row_bytes = (spec.k + 1) / 2;
-  std::vector<uint8_t> packed(static_cast<size_t>(part.rows * row_bytes), spec.k % 2 == 0 ? 0x00 : 0xf0);
-  for (int64_t row = 0; row < part.rows; ++row) {
-    for (int64_t k = 0; k < spec.k; ++k) {
-      uint8_t& byte = packed[static_cast<size_t>(row * row_bytes + k / 2)];
-      const uint8_t code = part.codes[static_cast<size_t>(row * spec.k + k)];
-      byte = static_cast<uint8_t>(k % 2 == 0 ? (byte & 0xf0) | code : (byte & 0x0f) | code << 4);
-    }
-  }
-  return packed;
-}
-
-std::vector<uint8_t> StoredScales(const ir::KernelSpec& spec, const QuantPart& part) {
-  if (!spec.scheme) return {};
-  const size_t size = ir::SizeOf(spec.scheme->ScaleDType());
-  std::vector<uint8_t> bytes(part.scales.size() * size);
-  for (size_t i = 0; i < part.scales.size(); ++i) std::memcpy(bytes.data() + i * size, &part.scales[i], size);
-  return bytes;
 }
 
 float Load(ir::DType dtype, const std::byte* from) {
@@ -79,14 +56,22 @@ int64_t GroupOf(const ir::KernelSpec& spec, const QuantPart& part, int64_t k) {
   return spec.scheme->group_size == -1 ? 0 : k / spec.scheme->group_size;
 }
 
+int64_t GroupSize(const ir::KernelSpec& spec) {
+  return spec.scheme->group_size == -1 ? spec.k : spec.scheme->group_size;
+}
+
 // Where to start looking for a group's columns.
 int64_t FirstOf(const ir::KernelSpec& spec, const QuantPart& part, int64_t group) {
   return part.g_idx.empty() && spec.scheme->group_size > 0 ? group * spec.scheme->group_size : 0;
 }
 
-int32_t ZeroPoint(const ir::KernelSpec& spec, const QuantPart& part, int64_t row, int64_t group) {
-  if (!part.zero_points.empty()) return part.zero_points[static_cast<size_t>(row * Groups(spec) + group)];
-  return spec.scheme->codebook == ir::Codebook::kInteger && spec.scheme->bits == 4 ? 8 : 0;
+float ZeroPoint(const ir::KernelSpec& spec, const QuantPart& part, int64_t row, int64_t group) {
+  if (part.zero_points.empty()) return 0.0f;
+  return part.zero_points[static_cast<size_t>(row * Groups(spec) + group)];
+}
+
+float Minimum(const ir::KernelSpec& spec, const QuantPart& part, int64_t row, int64_t group) {
+  return ir::DecodeScale(spec.scheme->scale_type, part.minimums[static_cast<size_t>(row * Groups(spec) + group)]);
 }
 
 float Scale(const ir::KernelSpec& spec, const QuantPart& part, int64_t row, int64_t group) {
@@ -98,7 +83,7 @@ float Scale(const ir::KernelSpec& spec, const QuantPart& part, int64_t row, int6
 float Difference(const ir::KernelSpec& spec, const QuantPart& part, int64_t row, int64_t k) {
   const uint8_t code = part.codes[static_cast<size_t>(row * spec.k + k)];
   if (!spec.scheme) return static_cast<int8_t>(code);
-  return ir::DecodeCode(*spec.scheme, code) - static_cast<float>(ZeroPoint(spec, part, row, GroupOf(spec, part, k)));
+  return ir::DecodeCode(*spec.scheme, code) - ZeroPoint(spec, part, row, GroupOf(spec, part, k));
 }
 
 float OneWeightOnly(const QuantProblem& problem, int64_t m, int64_t n) {
@@ -106,15 +91,18 @@ float OneWeightOnly(const QuantProblem& problem, int64_t m, int64_t n) {
   const auto [part, row] = Locate(problem, n);
   float acc = 0.0f;
   for (int64_t group = 0; group < Groups(spec); ++group) {
-    float t = 0.0f;
+    float t = 0.0f, u = 0.0f;
     for (int64_t k = FirstOf(spec, *part, group); k < spec.k; ++k) {
       if (GroupOf(spec, *part, k) != group) {
         if (part->g_idx.empty()) break;
         continue;
       }
-      t = std::fma(problem.x[static_cast<size_t>(m * spec.k + k)], Difference(spec, *part, row, k), t);
+      const float x = problem.x[static_cast<size_t>(m * spec.k + k)];
+      t = std::fma(x, Difference(spec, *part, row, k), t);
+      u += x;
     }
     acc = std::fma(t, Scale(spec, *part, row, group), acc);
+    if (spec.scheme->minimum) acc = std::fma(u, Minimum(spec, *part, row, group), acc);
   }
   return acc;
 }
@@ -131,7 +119,7 @@ float OneRowInt8(const QuantProblem& problem, int64_t m, int64_t n) {
   const float s = largest / 127.0f;
   float acc = 0.0f;
   for (int64_t group = 0; group < Groups(spec); ++group) {
-    int64_t dot = 0;
+    int64_t dot = 0, sum = 0;
     for (int64_t k = FirstOf(spec, *part, group); k < spec.k; ++k) {
       if (GroupOf(spec, *part, k) != group) {
         if (part->g_idx.empty()) break;
@@ -140,8 +128,10 @@ float OneRowInt8(const QuantProblem& problem, int64_t m, int64_t n) {
       if (s == 0.0f) continue;
       const float code = std::nearbyint(std::min(std::max(x[k] / s, -127.0f), 127.0f));
       dot += static_cast<int64_t>(code) * static_cast<int64_t>(Difference(spec, *part, row, k));
+      sum += static_cast<int64_t>(code);
     }
     acc = std::fma(static_cast<float>(dot), s * Scale(spec, *part, row, group), acc);
+    if (spec.scheme->minimum) acc = std::fma(static_cast<float>(sum), s * Minimum(spec, *part, row, group), acc);
   }
   return acc;
 }
@@ -199,6 +189,67 @@ IntegerColumns PackIntegers(const QuantProblem& problem) {
   return columns;
 }
 
+// What quantized parts become for a kernel.
+struct PackedCodes {
+  std::vector<std::byte> panels;
+  std::vector<std::vector<int32_t>> columns;  // of each part, sorted by group
+  std::vector<int64_t> group_begins;          // of all parts, where groups are uneven
+  std::vector<float> lane_scales;
+};
+
+// Inputs sorted by group, and where each group begins.
+std::vector<int32_t> SortedColumns(const ir::KernelSpec& spec, const QuantPart& part, std::vector<int64_t>& begins) {
+  std::vector<int32_t> columns;
+  begins.clear();
+  for (int64_t group = 0; group < Groups(spec); ++group) {
+    begins.push_back(static_cast<int64_t>(columns.size()));
+    for (int64_t k = 0; k < spec.k; ++k) {
+      if (GroupOf(spec, part, k) == group) columns.push_back(static_cast<int32_t>(k));
+    }
+  }
+  begins.push_back(static_cast<int64_t>(columns.size()));
+  return columns;
+}
+
+void PackLane(const ir::KernelSpec& spec, const ir::CodeLayout& layout, const QuantPart& part, int64_t row,
+              const std::vector<int32_t>& columns, int64_t lane, std::byte* panel) {
+  for (int64_t group = 0; group < layout.Groups(); ++group) {
+    std::byte* const to = panel + layout.GroupAt(group);
+    const auto at = static_cast<size_t>(row * layout.Groups() + group);
+    const auto size = static_cast<size_t>(layout.ScaleBytes());
+    std::memcpy(to + layout.ScaleAt(lane), &part.scales[at], size);
+    if (layout.scheme.minimum) std::memcpy(to + layout.MinimumAt(lane), &part.minimums[at], size);
+    if (layout.scheme.HasZeroPoint()) to[layout.ZeroPointAt(lane)] = std::byte{part.zero_points[at]};
+    for (int64_t step = 0; step < layout.GroupSteps(group); ++step) {
+      const int64_t k = columns[static_cast<size_t>(layout.GroupBegin(group) + step)];
+      const unsigned code = part.codes[static_cast<size_t>(row * spec.k + k)] ^ (layout.turned ? 0x80u : 0u);
+      to[layout.CodeAt(lane, step)] |= static_cast<std::byte>(code << layout.CodeShift(step));
+    }
+  }
+}
+
+PackedCodes PackCodes(const QuantProblem& problem) {
+  const ir::KernelSpec& spec = problem.spec;
+  PackedCodes packed;
+  std::vector<int64_t> begins;
+  for (const QuantPart& part : problem.parts) packed.columns.push_back(SortedColumns(spec, part, begins));
+  if (spec.order == ir::InputOrder::kUneven) packed.group_begins = begins;
+  const ir::CodeLayout layout = ir::CodeLayoutOf(spec, packed.group_begins);
+  packed.panels.resize(static_cast<size_t>(layout.TotalBytes()));
+  for (int64_t panel = 0; panel < layout.panels.Panels(); ++panel) {
+    for (int64_t lane = 0; lane < ir::kPanelLanes; ++lane) {
+      packed.lane_scales.push_back(1.0f);
+      const int64_t n = layout.panels.RowOf(panel, lane);
+      if (n < 0) continue;
+      const auto [part, row] = Locate(problem, n);
+      packed.lane_scales.back() = part->global_scale;
+      const auto index = static_cast<size_t>(part - problem.parts.data());
+      PackLane(spec, layout, *part, row, packed.columns[index], lane, packed.panels.data() + panel * layout.PanelBytes());
+    }
+  }
+  return packed;
+}
+
 }  // namespace
 
 ir::KernelSpec IntegerSpec(ir::DType x, int64_t n, int64_t k) {
@@ -241,22 +292,22 @@ QuantPart RandomPart(const ir::KernelSpec& spec, int64_t rows, uint64_t seed) {
   std::mt19937_64 random(seed);
   QuantPart part;
   part.rows = rows;
-  const bool nibbles = spec.scheme && spec.scheme->bits == 4;
+  const unsigned mask = spec.scheme ? (1u << spec.scheme->bits) - 1 : 255;
   for (int64_t i = 0; i < rows * spec.k; ++i) {
-    auto code = static_cast<uint8_t>(random() & (nibbles ? 15 : 255));
+    auto code = static_cast<uint8_t>(random() & mask);
     if (spec.scheme && spec.scheme->codebook >= ir::Codebook::kE4m3) code &= 0xdb;  // no NaN or infinity among them
     part.codes.push_back(code);
   }
   if (!spec.scheme) return part;
-  for (int64_t i = 0; i < rows * Groups(spec); ++i) {
+  const auto random_scale = [&] {
     const float power = std::ldexp(1.0f, static_cast<int>(random() % 4) - 2);
     const bool plain = spec.scheme->scale_type == ir::ScaleType::kE8m0;
-    part.scales.push_back(ScaleBits(spec.scheme->scale_type, plain ? power : random() % 2 ? 1.25f * power : -power));
-    if (!spec.scheme->symmetric) part.zero_points.push_back(static_cast<uint8_t>(random() & (nibbles ? 15 : 255)));
-  }
-  if (spec.act_order) {
-    for (int64_t k = 0; k < spec.k; ++k)
-      part.g_idx.push_back(static_cast<int32_t>(random() % static_cast<uint64_t>(Groups(spec))));
+    return ScaleBits(spec.scheme->scale_type, plain ? power : random() % 2 ? 1.25f * power : -power);
+  };
+  for (int64_t i = 0; i < rows * Groups(spec); ++i) {
+    part.scales.push_back(random_scale());
+    if (spec.scheme->minimum) part.minimums.push_back(random_scale());
+    if (spec.scheme->HasZeroPoint()) part.zero_points.push_back(static_cast<uint8_t>(random() & mask));
   }
   if (spec.scheme->HasGlobalScale()) part.global_scale = 0.3f;
   return part;
@@ -276,7 +327,18 @@ QuantProblem RandomQuantProblem(const ir::KernelSpec& spec, int64_t rows, std::v
     Store(spec.x, value, element);
     problem.x.push_back(Load(spec.x, element));
   }
-  for (int64_t part : part_rows) problem.parts.push_back(RandomPart(spec, part, random()));
+  std::vector<int32_t> groups;
+  for (int64_t k = 0; k < spec.k && spec.order != ir::InputOrder::kNatural; ++k) {
+    const auto count = static_cast<uint64_t>(Groups(spec));
+    const bool uneven = spec.order == ir::InputOrder::kUneven;
+    groups.push_back(static_cast<int32_t>(uneven ? random() % count : static_cast<uint64_t>(k / GroupSize(spec))));
+  }
+  for (int64_t part : part_rows) {
+    problem.parts.push_back(RandomPart(spec, part, random()));
+    // As many inputs of a group in each part, and most often not the same ones.
+    if (random() % 3 != 0) std::shuffle(groups.begin(), groups.end(), random);
+    problem.parts.back().g_idx = groups;
+  }
   for (int64_t i = 0; i < spec.n; ++i) {
     if (spec.bias == ir::BiasKind::kFloat32) problem.bias.push_back(normal(random));
     problem.weight_scale.push_back(0.01f + std::fabs(normal(random)));
@@ -305,18 +367,20 @@ void MakeExtreme(QuantProblem& problem, uint64_t seed) {
     x = Load(spec.x, element);
   }
   for (QuantPart& part : problem.parts) {
-    const bool nibbles = spec.scheme && spec.scheme->bits == 4;
+    const uint8_t most = static_cast<uint8_t>(spec.scheme ? (1u << spec.scheme->bits) - 1 : 255);
     const bool same = random() % 3 == 0;
     for (uint8_t& code : part.codes) {
-      if (same) code = nibbles ? 15 : 0x80;
-      if (!same && random() % 3 == 0) code = static_cast<uint8_t>(nibbles ? random() % 16 : random() % 2 ? 0x80 : 0x7f);
+      if (same) code = most == 255 ? 0x80 : most;
+      if (!same && random() % 3 == 0) code = static_cast<uint8_t>((random() % 2 ? 0x80 : 0x7f) & most);
     }
-    for (uint32_t& scale : part.scales) {
-      const uint64_t mask = (uint64_t{1} << 8 * ir::SizeOf(spec.scheme->ScaleDType())) - 1;
-      if (random() % 20 == 0) scale = static_cast<uint32_t>(random() & mask);
+    for (std::vector<uint32_t>* const scales : {&part.scales, &part.minimums}) {
+      for (uint32_t& scale : *scales) {
+        const uint64_t mask = (uint64_t{1} << 8 * ir::SizeOf(spec.scheme->ScaleDType())) - 1;
+        if (random() % 20 == 0) scale = static_cast<uint32_t>(random() & mask);
+      }
     }
     for (uint8_t& zero : part.zero_points) {
-      if (random() % 4 == 0) zero = random() % 2 == 0 ? 0 : nibbles ? 15 : 255;
+      if (random() % 4 == 0) zero = random() % 2 == 0 ? 0 : most;
     }
     if (random() % 4 == 0) part.global_scale = one_of({0.0f, 1e-40f, 1e30f, 448.0f, -1.0f});
   }
@@ -352,24 +416,23 @@ std::vector<float> RunQuant(const QuantProblem& problem, const QuantLaunch& laun
     buffers.push_back(std::move(buffer));
     return buffers.back().get();
   };
-  std::vector<QuantSegment> segments;
-  for (const QuantPart& part : problem.parts) {
-    QuantSegment segment;
-    segment.rows = part.rows;
-    segment.codes = keep(Guarded(PackCodes(spec, part), edge))->data();
-    segment.scales = keep(Guarded(StoredScales(spec, part), edge))->data();
-    if (!part.zero_points.empty()) segment.zero_points = keep(Guarded(part.zero_points, edge))->data();
-    if (!part.g_idx.empty()) segment.g_idx = keep(Guarded(part.g_idx, edge))->as<int32_t>();
-    segment.global_scale = part.global_scale;
-    segments.push_back(segment);
-  }
   const ir::PanelLayout layout = ir::LayoutOf(spec);
   std::vector<float> padded_bias = problem.bias;
   if (!padded_bias.empty()) padded_bias.resize(static_cast<size_t>(layout.Panels() * layout.OutputsPerPanel()));
   const GuardedBuffer* bias = keep(Guarded(padded_bias, edge));
   const bool is_integer = spec.contraction == Contraction::kInteger;
   const IntegerColumns columns = is_integer ? PackIntegers(problem) : IntegerColumns();
-  const std::byte* const panels = keep(Guarded(columns.panels, edge))->data();
+  const PackedCodes packed = is_integer ? PackedCodes() : PackCodes(problem);
+  const std::byte* const panels = keep(Guarded(is_integer ? columns.panels : packed.panels, edge))->data();
+  const int64_t panel_bytes = ir::PackedPanelBytes(spec, packed.group_begins);
+  CodeArgs codes;
+  codes.group_begins = packed.group_begins;
+  codes.lane_scales = keep(Guarded(packed.lane_scales, edge))->as<float>();
+  std::vector<ColumnOrder> orders;
+  for (size_t i = 0; i < problem.parts.size() && spec.order != ir::InputOrder::kNatural; ++i) {
+    orders.push_back({keep(Guarded(packed.columns[i], edge))->as<int32_t>(), problem.parts[i].rows});
+  }
+  codes.orders = orders;
   IntegerQuant integer;
   integer.scales = keep(Guarded(columns.scales, edge))->as<float>();
   integer.column_sums = keep(Guarded(columns.sums, edge))->as<int64_t>();
@@ -388,11 +451,11 @@ std::vector<float> RunQuant(const QuantProblem& problem, const QuantLaunch& laun
       args.x = x.data() + row * x_stride;
       args.x_stride = x_stride;
       args.rows = std::min(tile_rows, problem.rows - row);
+      args.weights = panels + panel * panel_bytes;
       if (is_integer) {
-        args.weights = panels + panel * layout.PanelBytes();
         args.integer = &integer;
       } else {
-        args.segments = segments;
+        args.codes = &codes;
       }
       args.first_panel = panel;
       args.panels = std::min(tile_panels, layout.Panels() - panel);
@@ -441,10 +504,12 @@ DoubleResult InDouble(const QuantProblem& problem) {
       const auto [part, row] = Locate(problem, n);
       double y = 0, magnitude = 0;
       for (int64_t k = 0; k < spec.k; ++k) {
-        const double scale = ir::DecodeScale(
-            spec.scheme->scale_type, part->scales[static_cast<size_t>(row * Groups(spec) + GroupOf(spec, *part, k))]);
-        const double product = static_cast<double>(problem.x[static_cast<size_t>(m * spec.k + k)]) *
-                               Difference(spec, *part, row, k) * scale * static_cast<double>(part->global_scale);
+        const int64_t group = GroupOf(spec, *part, k);
+        const double scale =
+            ir::DecodeScale(spec.scheme->scale_type, part->scales[static_cast<size_t>(row * Groups(spec) + group)]);
+        const double minimum = spec.scheme->minimum ? Minimum(spec, *part, row, group) : 0.0;
+        const double weight = Difference(spec, *part, row, k) * scale * static_cast<double>(part->global_scale);
+        const double product = static_cast<double>(problem.x[static_cast<size_t>(m * spec.k + k)]) * (weight + minimum);
         y += product;
         magnitude += std::fabs(product);
       }

@@ -16,6 +16,7 @@ struct QuantPart {
   int64_t rows = 0;
   std::vector<uint8_t> codes;        // [rows, k], one code each, signed ones as their bits
   std::vector<uint32_t> scales;      // [rows, groups], as stored
+  std::vector<uint32_t> minimums;    // likewise, or empty
   std::vector<uint8_t> zero_points;  // [rows, groups] or empty
   std::vector<int32_t> g_idx;        // [k] or empty
   float global_scale = 1.0f;

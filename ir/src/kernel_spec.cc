@@ -4,6 +4,8 @@
 #include <limits>
 #include <vector>
 
+#include "clikart/ir/code_layout.h"
+#include "clikart/ir/decoding.h"
 #include "fnv.h"
 #include "text.h"
 
@@ -15,7 +17,7 @@ constexpr std::array<std::string_view, 5> kContractionNames = {"float", "weight_
                                                                "depthwise"};
 constexpr std::array<std::string_view, 2> kBiasNames = {"none", "f32"};
 constexpr std::array<std::string_view, 4> kProductNames = {"fma", "dot_bf16", "tile_bf16", "tile_f16"};
-constexpr std::array<std::string_view, 2> kOrderNames = {"natural", "g_idx"};
+constexpr std::array<std::string_view, 3> kOrderNames = {"natural", "g_idx", "g_idx_uneven"};
 constexpr std::array<std::string_view, 2> kOutputNames = {"real", "requantized"};
 
 // Sizes stay far from overflow when multiplied by an element size.
@@ -25,7 +27,11 @@ std::string ActivationText(Activation activation) {
   return Text(Name(activation), "@", absl::Hex(ProgramOf(activation).Fingerprint(), absl::kZeroPad16));
 }
 
-std::string SchemeText(const std::optional<QuantScheme>& scheme) { return scheme ? scheme->ToString() : "none"; }
+// The scheme with a fingerprint of how its codes and scales are decoded: changed numbers are another kernel.
+std::string SchemeText(const std::optional<QuantScheme>& scheme) {
+  if (!scheme) return "none";
+  return Text(scheme->ToString(), "@", absl::Hex(DecodingFingerprint(*scheme), absl::kZeroPad16));
+}
 
 // Reads "name=value" words in order and keeps the first error.
 class FieldReader {
@@ -97,9 +103,9 @@ class FieldReader {
     if (!status_.ok()) return;
     value = std::nullopt;
     if (text == "none") return;
-    const absl::StatusOr<QuantScheme> scheme = QuantScheme::Parse(text);
+    const absl::StatusOr<QuantScheme> scheme = QuantScheme::Parse(text.substr(0, text.find('@')));
     if (!scheme.ok()) return Fail(name, FromAbsl(scheme.status().message()));
-    if (scheme->ToString() != text) return Fail(name, Text("\"", text, "\", expected ", scheme->ToString()));
+    if (SchemeText(*scheme) != text) return Fail(name, Text("\"", text, "\", expected ", SchemeText(*scheme)));
     value = *scheme;
   }
 
@@ -165,8 +171,23 @@ absl::Status VerifyDTypes(const KernelSpec& spec) {
   return absl::OkStatus();
 }
 
+absl::Status VerifyCodeInterleave(const KernelSpec& spec) {
+  const int wanted = CodeInterleave(spec.contraction, *spec.scheme);
+  if (spec.interleave == wanted) return absl::OkStatus();
+  return FieldError("interleave", Text(spec.interleave), Text(wanted, " for ", spec.scheme->ToString()));
+}
+
 absl::Status VerifyProduct(const KernelSpec& spec) {
   const int interleave = spec.interleave;
+  if (spec.quantized_weights()) {
+    if (absl::Status status = VerifyCodeInterleave(spec); !status.ok()) return status;
+    if (spec.product == Product::kFma) return absl::OkStatus();
+    if (spec.product == Product::kTileBf16 && spec.x == DType::kBFloat16 && DecodesToBf16(*spec.scheme) &&
+        spec.contraction == Contraction::kWeightOnly) {
+      return absl::OkStatus();
+    }
+    return FieldError("product", Name(spec.product), "fma for this contraction");
+  }
   if (interleave != 1 && interleave != 2 && interleave != 4)
     return FieldError("interleave", Text(interleave), "1, 2 or 4");
   const bool packs = spec.contraction == Contraction::kFloat || spec.contraction == Contraction::kInteger;
@@ -188,7 +209,7 @@ absl::Status VerifyProduct(const KernelSpec& spec) {
 }
 
 absl::Status VerifyQuantization(const KernelSpec& spec) {
-  const bool has_scheme = spec.contraction == Contraction::kWeightOnly || spec.contraction == Contraction::kRowInt8;
+  const bool has_scheme = spec.quantized_weights();
   if (has_scheme != spec.scheme.has_value()) {
     return FieldError("scheme", SchemeText(spec.scheme), has_scheme ? "a scheme" : "none");
   }
@@ -196,10 +217,12 @@ absl::Status VerifyQuantization(const KernelSpec& spec) {
     if (absl::Status status = spec.scheme->Validate(); !status.ok()) return status;
     // Exact integer dots need codes that are integers.
     if (spec.contraction == Contraction::kRowInt8 && spec.scheme->codebook != Codebook::kInteger) {
-      return FieldError("scheme", SchemeText(spec.scheme), "integer codes for int8 compute");
+      return FieldError("scheme", spec.scheme->ToString(), "integer codes for int8 compute");
     }
   }
-  if (spec.act_order && !has_scheme) return FieldError("order", "g_idx", "natural without a scheme");
+  if (spec.order != InputOrder::kNatural && !has_scheme) {
+    return FieldError("order", kOrderNames[static_cast<size_t>(spec.order)], "natural without a scheme");
+  }
   if (spec.requantize && spec.contraction != Contraction::kInteger) {
     return FieldError("out", "requantized", "real for a contraction of floats");
   }
@@ -219,7 +242,7 @@ std::string KernelSpec::ToString() const {
               " x=", ShortName(x), " w=", ShortName(w), " y=", ShortName(y),
               " bias=", kBiasNames[static_cast<size_t>(bias)], " act=", ActivationText(activation),
               " product=", Name(product), " interleave=", interleave, " scheme=", SchemeText(scheme),
-              " order=", kOrderNames[act_order], " out=", kOutputNames[requantize]);
+              " order=", kOrderNames[static_cast<size_t>(order)], " out=", kOutputNames[requantize]);
 }
 
 absl::StatusOr<KernelSpec> KernelSpec::Parse(std::string_view text) {
@@ -238,7 +261,7 @@ absl::StatusOr<KernelSpec> KernelSpec::Parse(std::string_view text) {
   reader.Read("product", kProductNames, spec.product);
   reader.Read("interleave", spec.interleave);
   reader.Read("scheme", spec.scheme);
-  reader.Read("order", kOrderNames, spec.act_order);
+  reader.Read("order", kOrderNames, spec.order);
   reader.Read("out", kOutputNames, spec.requantize);
   if (absl::Status status = reader.Finish(); !status.ok()) return status;
   return spec;

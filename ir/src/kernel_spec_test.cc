@@ -29,6 +29,7 @@ KernelSpec WeightOnlySpec() {
   spec.k = 40;
   spec.scheme = QuantScheme{.bits = 4, .symmetric = false, .group_size = 32};
   spec.w = spec.scheme->CodeDType();
+  spec.interleave = 8;
   return spec;
 }
 
@@ -59,10 +60,10 @@ KernelSpec DepthwiseSpec() {
 // Fails to compile when KernelSpec gains a field, so that nobody adds one without its mutation below.
 constexpr int kFields = 15;
 void CountFields(const KernelSpec& spec) {
-  const auto& [contraction, access, n, k, taps, x, w, y, bias, activation, product, interleave, scheme, act_order,
+  const auto& [contraction, access, n, k, taps, x, w, y, bias, activation, product, interleave, scheme, order,
                requantize] = spec;
   (void)contraction, (void)access, (void)n, (void)k, (void)taps, (void)x, (void)w, (void)y, (void)bias;
-  (void)activation, (void)product, (void)interleave, (void)scheme, (void)act_order, (void)requantize;
+  (void)activation, (void)product, (void)interleave, (void)scheme, (void)order, (void)requantize;
 }
 
 std::vector<std::function<void(KernelSpec&)>> FieldMutations() {
@@ -80,7 +81,7 @@ std::vector<std::function<void(KernelSpec&)>> FieldMutations() {
       [](KernelSpec& s) { s.product = Product::kTileBf16; },
       [](KernelSpec& s) { s.interleave = 2; },
       [](KernelSpec& s) { s.scheme = QuantScheme{.bits = 8}; },
-      [](KernelSpec& s) { s.act_order = true; },
+      [](KernelSpec& s) { s.order = InputOrder::kSorted; },
       [](KernelSpec& s) { s.requantize = true; },
   };
 }
@@ -106,12 +107,13 @@ TEST(KernelSpecTest, C063_EveryFieldChangesTheSignature) {
 
 TEST(KernelSpecTest, EverySchemeFieldChangesTheSignature) {
   const QuantScheme base{.bits = 8};
-  const auto& [bits, symmetric, group_size, scale_type, codebook] = base;  // a new field must come in below
-  (void)bits, (void)symmetric, (void)group_size, (void)scale_type, (void)codebook;
+  const auto& [bits, symmetric, group_size, scale_type, codebook, minimum] = base;  // a new field must come in below
+  (void)bits, (void)symmetric, (void)group_size, (void)scale_type, (void)codebook, (void)minimum;
   const std::vector<QuantScheme> schemes = {
       base,
       {.bits = 4},
       {.bits = 8, .symmetric = false},
+      {.bits = 8, .symmetric = false, .minimum = true},
       {.bits = 8, .group_size = 32},
       {.bits = 8, .scale_type = ScaleType::kFloat32},
       {.bits = 8, .codebook = Codebook::kE4m3},
@@ -185,7 +187,7 @@ TEST(KernelSpecTest, VerifyNamesAProductOrInterleaveThatDoesNotFit) {
 TEST(KernelSpecTest, TheTextIsStable) {
   KernelSpec spec = WeightOnlySpec();
   EXPECT_THAT(spec.ToString(), HasSubstr("kind=weight_only access=dense n=96 k=40 taps=1 x=f32 w=u8 y=f32 bias=none"));
-  EXPECT_THAT(spec.ToString(), HasSubstr("product=fma interleave=1 scheme=int4_g32_asym order=natural out=real"));
+  EXPECT_THAT(spec.ToString(), HasSubstr("product=fma interleave=8 scheme=int4_g32_asym@13fdf84d829c1708 order=natural out=real"));
 }
 
 TEST(KernelSpecTest, ParseNamesTheFieldThatIsWrong) {
@@ -261,7 +263,7 @@ TEST(KernelSpecTest, VerifyNamesTheField) {
   EXPECT_THAT(message(FloatSpec(), [](KernelSpec& s) { s.w = DType::kInt8; }), HasSubstr("w is int8"));
   EXPECT_THAT(message(FloatSpec(), [](KernelSpec& s) { s.x = DType::kInt8; }), HasSubstr("x is int8"));
   EXPECT_THAT(message(FloatSpec(), [](KernelSpec& s) { s.scheme = QuantScheme{}; }), HasSubstr("scheme is int8"));
-  EXPECT_THAT(message(FloatSpec(), [](KernelSpec& s) { s.act_order = true; }), HasSubstr("order"));
+  EXPECT_THAT(message(FloatSpec(), [](KernelSpec& s) { s.order = InputOrder::kSorted; }), HasSubstr("order"));
   EXPECT_THAT(message(FloatSpec(), [](KernelSpec& s) { s.requantize = true; }), HasSubstr("out is requantized"));
   EXPECT_THAT(message(WeightOnlySpec(), [](KernelSpec& s) { s.scheme.reset(); }), HasSubstr("scheme is none"));
   EXPECT_THAT(message(WeightOnlySpec(), [](KernelSpec& s) { s.w = DType::kInt8; }), HasSubstr("w is int8"));

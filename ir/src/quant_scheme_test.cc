@@ -18,6 +18,8 @@ TEST(QuantSchemeTest, CanonicalTexts) {
       {{.bits = 4, .symmetric = false, .group_size = 128}, "int4_g128_asym"},
       {{.bits = 4, .group_size = 32, .scale_type = ScaleType::kBFloat16}, "int4_g32_bf16"},
       {{.bits = 8, .symmetric = false, .scale_type = ScaleType::kFloat32}, "int8_asym_f32"},
+      {{.bits = 2, .group_size = 16}, "int2_g16"},
+      {{.bits = 4, .symmetric = false, .group_size = 32, .minimum = true}, "int4_g32_min"},
       {{.bits = 4, .group_size = 64, .codebook = Codebook::kNf4}, "nf4_g64"},
       {{.bits = 4, .group_size = 32, .codebook = Codebook::kE2m1}, "fp4_g32"},
       {{.bits = 8, .codebook = Codebook::kE4m3}, "fp8_e4m3"},
@@ -42,11 +44,11 @@ TEST(QuantSchemeTest, OtherSpellingsOfTheSameScheme) {
 
 TEST(QuantSchemeTest, BadTextsAreRefusedByName) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"", "expected int4 or int8"},
-      {"int", "expected int4 or int8"},
-      {"int-4", "expected int4 or int8"},
+      {"", "expected int2, int4 or int8"},
+      {"int", "expected int2, int4 or int8"},
+      {"int-4", "expected int2, int4 or int8"},
       {"int3", "3-bit codes are not served"},
-      {"int2_g64", "2-bit codes are not served"},
+      {"int3_g64", "3-bit codes are not served"},
       {"int16", "16-bit codes are not served"},
       {"int4_g0", "group size \"0\""},
       {"int4_g-32", "group size \"-32\""},
@@ -56,10 +58,10 @@ TEST(QuantSchemeTest, BadTextsAreRefusedByName) {
       {"int4_g32_f64", "unknown part \"f64\""},
       {"int4_g32_f16_asym", "unexpected part \"asym\""},
       {"nf4_asym", "no zero point"},
-      {"fp8", "expected int4 or int8"},
-      {"fp8_e3m4", "expected int4 or int8"},
-      {"mxfp4_g32", "expected int4 or int8"},
-      {"INT4", "expected int4 or int8"},
+      {"fp8", "expected int2, int4 or int8"},
+      {"fp8_e3m4", "expected int2, int4 or int8"},
+      {"mxfp4_g32", "expected int2, int4 or int8"},
+      {"INT4", "expected int2, int4 or int8"},
   };
   for (const auto& [text, expected] : cases) {
     const auto parsed = QuantScheme::Parse(text);
@@ -70,9 +72,15 @@ TEST(QuantSchemeTest, BadTextsAreRefusedByName) {
 }
 
 TEST(QuantSchemeTest, ValidateNamesTheField) {
-  EXPECT_THAT(std::string((QuantScheme{.bits = 3}).Validate().message()), HasSubstr("bits may be 4 or 8"));
+  EXPECT_THAT(std::string((QuantScheme{.bits = 3}).Validate().message()), HasSubstr("bits may be 2, 4 or 8"));
   EXPECT_THAT(std::string((QuantScheme{.bits = 8, .codebook = Codebook::kNf4}).Validate().message()),
               HasSubstr("bits is 8, expected 4"));
+  EXPECT_THAT(std::string((QuantScheme{.bits = 4, .minimum = true}).Validate().message()), HasSubstr("symmetric"));
+  EXPECT_THAT(std::string(
+                  (QuantScheme{.bits = 4, .symmetric = false, .scale_type = ScaleType::kE8m0, .minimum = true})
+                      .Validate()
+                      .message()),
+              HasSubstr("found e8m0"));
   EXPECT_THAT(std::string((QuantScheme{.group_size = 0}).Validate().message()), HasSubstr("group_size is 0"));
   EXPECT_THAT(std::string((QuantScheme{.group_size = -2}).Validate().message()), HasSubstr("group_size is -2"));
 }
@@ -89,6 +97,14 @@ TEST(QuantSchemeTest, GroupsAndDTypes) {
   EXPECT_EQ(QuantScheme::Parse("fp8_e4m3")->CodeDType(), DType::kUInt8);
   EXPECT_EQ(QuantScheme::Parse("mxfp4")->ScaleDType(), DType::kUInt8);
   EXPECT_EQ(QuantScheme::Parse("int4_bf16")->ScaleDType(), DType::kBFloat16);
+  const QuantScheme minimum = *QuantScheme::Parse("int4_g32_min_f32");
+  EXPECT_FALSE(minimum.HasZeroPoint());
+  EXPECT_TRUE(QuantScheme::Parse("int4_asym")->HasZeroPoint());
+  EXPECT_EQ(minimum.CodeDType(), DType::kUInt8);
+  EXPECT_EQ(int4.Midpoint(), 8);
+  EXPECT_EQ(minimum.Midpoint(), 0);
+  EXPECT_EQ(int4.CodeBytes(41), 21);
+  EXPECT_EQ((QuantScheme{.bits = 2}).CodeBytes(41), 11);
   EXPECT_TRUE(QuantScheme::Parse("nvfp4")->HasGlobalScale());
   EXPECT_FALSE(QuantScheme::Parse("mxfp4")->HasGlobalScale());
 }
@@ -97,7 +113,11 @@ TEST(QuantSchemeTest, IntegerCodes) {
   EXPECT_EQ(DecodeCode({.bits = 8}, 0x80), -128.0f);
   EXPECT_EQ(DecodeCode({.bits = 8}, 0x7f), 127.0f);
   EXPECT_EQ(DecodeCode({.bits = 8, .symmetric = false}, 0xff), 255.0f);
-  EXPECT_EQ(DecodeCode({.bits = 4}, 15), 15.0f);
+  EXPECT_EQ(DecodeCode({.bits = 4}, 15), 7.0f);
+  EXPECT_EQ(DecodeCode({.bits = 4}, 0), -8.0f);
+  EXPECT_EQ(DecodeCode({.bits = 4, .symmetric = false}, 15), 15.0f);
+  EXPECT_EQ(DecodeCode({.bits = 2}, 3), 1.0f);
+  EXPECT_EQ(DecodeCode({.bits = 2, .symmetric = false}, 3), 3.0f);
 }
 
 TEST(QuantSchemeTest, E2m1Table) {

@@ -19,7 +19,7 @@ constexpr int64_t kPackBytes = 256 << 10;
 }  // namespace
 
 KernelSet::KernelSet(const ir::KernelSpec& base) : base_(base) {
-  base_.interleave = codegen::InterleaveFor(base.contraction, base.w, HostTarget(), ProcessMath());
+  base_.interleave = codegen::InterleaveFor(base, HostTarget(), ProcessMath());
 }
 
 absl::StatusOr<const Kernel*> KernelSet::Compile(DType x, DType y) {

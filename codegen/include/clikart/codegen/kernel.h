@@ -14,15 +14,17 @@
 
 namespace clikart::codegen {
 
-// One part's quantized weight, as its checkpoint stores it (spec/api.md, QLinearWoQ).
-// Weight rows of a kernel are numbered over all segments in order.
-struct QuantSegment {
-  int64_t rows = 0;
-  const std::byte* codes = nullptr;        // [rows, bytes of a row]
-  const std::byte* scales = nullptr;       // [rows, groups], ScaleType of the scheme
-  const std::byte* zero_points = nullptr;  // uint8 [rows, groups], null when symmetric
-  const int32_t* g_idx = nullptr;          // [k], null unless act-ordered
-  float global_scale = 1.0f;               // nvfp4
+// The inputs that a run of weight rows takes, in the order in which it sums them.
+struct ColumnOrder {
+  const int32_t* columns = nullptr;  // [k], each input once
+  int64_t rows = 0;                  // weight rows it holds for, from where the order before it ends
+};
+
+// Quantized weights: what their packed panels (ir::CodeLayout) leave out.
+struct CodeArgs {
+  std::span<const ColumnOrder> orders;      // over all weight rows; empty where inputs are summed as they come
+  std::span<const int64_t> group_begins;    // ir::CodeLayout's, where groups are uneven
+  const float* lane_scales = nullptr;       // of a second level (nvfp4), by panel and lane; 1 where a lane has no row
 };
 
 // QLinear: per tensor and per channel quantization of inputs and outputs. Arrays go by panel and lane, as the packed
@@ -45,10 +47,9 @@ struct TileArgs {
   const int64_t* offsets = nullptr;
   int64_t rows = 0;
 
-  // Weights. Float and integer: the packed panels, ir::PanelLayout; `weights` is panel first_panel's address.
-  // Weight-only: all segments, whatever the tile.
+  // Weights: packed panels, ir::PanelLayout or ir::CodeLayout; `weights` is panel first_panel's address.
   const std::byte* weights = nullptr;
-  std::span<const QuantSegment> segments;
+  const CodeArgs* codes = nullptr;  // quantized weights
   const IntegerQuant* integer = nullptr;
 
   int64_t first_panel = 0;

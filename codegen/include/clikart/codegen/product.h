@@ -18,7 +18,7 @@ enum class MathMode : uint8_t {
 // For the contraction, x, w and depth() of `spec`.
 ir::Product ProductFor(const ir::KernelSpec& spec, const Target& target, MathMode math);
 
-// Decided before x is known: a pack serves kernels of every input type.
-int InterleaveFor(ir::Contraction contraction, ir::DType w, const Target& target, MathMode math);
+// Decided before x is known, from the contraction, w and scheme of `spec`: a pack serves kernels of every input type.
+int InterleaveFor(const ir::KernelSpec& spec, const Target& target, MathMode math);
 
 }  // namespace clikart::codegen

@@ -35,6 +35,13 @@ enum class Contraction : uint8_t {
 
 enum class BiasKind : uint8_t { kNone, kFloat32 };
 
+// The order in which inputs are summed: weight_g_idx sorts them by group.
+enum class InputOrder : uint8_t {
+  kNatural,  // as they come; groups of group_size
+  kSorted,   // sorted; groups of group_size, the last one shorter
+  kUneven,   // sorted; groups of any size
+};
+
 // The instruction that multiplies and adds. kFma is rule 1 to the bit; the others are rule 5, and one that
 // an emitter has no form of may be computed by rule 1.
 enum class Product : uint8_t {
@@ -57,11 +64,12 @@ struct KernelSpec {
   BiasKind bias = BiasKind::kNone;
   Activation activation = Activation::kNone;
   Product product = Product::kFma;
-  int interleave = 1;                 // k steps side by side in a packed lane, panel_layout.h: 1, 2 or 4
+  int interleave = 1;                 // k steps side by side in a packed lane: panel_layout.h, code_layout.h
   std::optional<QuantScheme> scheme;  // kWeightOnly and kRowInt8
-  bool act_order = false;             // weight_g_idx is given
+  InputOrder order = InputOrder::kNatural;  // not kNatural: weight_g_idx is given
   bool requantize = false;            // kInteger with an output scale
 
+  bool quantized_weights() const { return contraction == Contraction::kWeightOnly || contraction == Contraction::kRowInt8; }
   int64_t depth() const { return taps * k; }
   // Channels that a row of x has in one tap.
   int64_t channels() const { return contraction == Contraction::kDepthwise ? n : k; }
