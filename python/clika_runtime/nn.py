@@ -97,16 +97,18 @@ def __init__(
     group_size: int,
     scale_dtype: Any = float16,
     codebook: str | None = None,
+    minimum: bool = False,
 ) -> None:
     """How a weight is quantized: a value that prints as "int4_g128_asym", "mxfp4" and parses from it.
 
-    `bits`: 4 or 8. `symmetric`: whether there are no stored zero points. `group_size`: inputs that share a scale,
+    `bits`: 2, 4 or 8. `symmetric`: whether there are no stored zero points. `group_size`: inputs that share a scale,
     -1 for the whole row. `scale_dtype`: float32, float16, bfloat16, or "e8m0" and "e4m3", which are stored as
-    uint8. `codebook`: None for integers, "nf4", "e2m1", "e4m3" or "e5m2". ValueError: a combination that does not
+    uint8. `codebook`: None for integers, "nf4", "e2m1", "e4m3" or "e5m2". `minimum`: an asymmetric group is
+    code * scale + minimum instead of having a zero point ("int4_g32_min"). ValueError: a combination that does not
     exist.
     """
     text = scale_dtype if scale_dtype in ("e8m0", "e4m3") else _core.dtype_of(scale_dtype).name
-    _init[QuantScheme](self, bits, symmetric, group_size, text, codebook)
+    _init[QuantScheme](self, bits, symmetric, group_size, text, codebook, minimum)
 
 
 @member_of(Sequential)
@@ -166,8 +168,8 @@ def __init__(
 ) -> None:
     """A linear whose weight alone is quantized, by `scheme`.
 
-    Holds `weight` (codes; two a byte where they have 4 bits), `weight_scale` [out, groups], `weight_zero_point` of that
-    shape where the scheme is asymmetric, `bias` [out], and where the checkpoint has them `weight_g_idx` int32 [in] and
+    Holds `weight` (codes; two a byte where they have 4 bits), `weight_scale` [out, groups], `weight_zero_point` or
+    `weight_minimum` of that shape where the scheme is asymmetric, `bias` [out], and where the checkpoint has them `weight_g_idx` int32 [in] and
     `weight_global_scale` float32 [1]. `compute`: "float", or "int8" to quantize each input row too.
     """
     scheme = scheme_of(scheme)

@@ -164,7 +164,8 @@ void BindQLinearWoQ(py::module_& m) {
   BindParameter(layer, "weight", "The codes, packed as in the checkpoint.");
   BindParameter(layer, "bias", kBiasDoc);
   BindParameter(layer, "weight_scale", "[out, groups]");
-  BindParameter(layer, "weight_zero_point", "[out, groups], or None where the scheme is symmetric.");
+  BindParameter(layer, "weight_zero_point", "[out, groups], or None where the scheme has none.");
+  BindParameter(layer, "weight_minimum", "[out, groups] of the scales' dtype, or None where the scheme has none.");
   BindParameter(layer, "weight_g_idx", "The group of each input, or None.");
   BindParameter(layer, "weight_global_scale", "The scale of the scales (nvfp4), or None.");
 }

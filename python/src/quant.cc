@@ -56,7 +56,7 @@ py::object CodebookObject(Codebook codebook) {
 std::string Repr(const QuantScheme& s) {
   return absl::StrCat("QuantScheme(bits=", s.bits, ", symmetric=", s.symmetric ? "True" : "False",
                       ", group_size=", s.group_size, ", scale_dtype=", std::string(py::repr(ScaleObject(s.scale_type))),
-                      ", codebook=", std::string(py::repr(CodebookObject(s.codebook))), ")");
+                      ", codebook=", std::string(py::repr(CodebookObject(s.codebook))), s.minimum ? ", minimum=True)" : ")");
 }
 
 }  // namespace
@@ -64,12 +64,13 @@ std::string Repr(const QuantScheme& s) {
 void BindQuantScheme(py::module_& m) {
   py::class_<QuantScheme>(m, "QuantScheme")
       .def(py::init([](int bits, bool symmetric, int64_t group_size, const std::string& scale_type,
-                       const std::optional<std::string>& codebook) {
+                       const std::optional<std::string>& codebook, bool minimum) {
         QuantScheme scheme{.bits = bits,
                            .symmetric = symmetric,
                            .group_size = group_size,
                            .scale_type = Find(kScaleTypes, scale_type, "scale_dtype"),
-                           .codebook = codebook ? Find(kCodebooks, *codebook, "codebook") : Codebook::kInteger};
+                           .codebook = codebook ? Find(kCodebooks, *codebook, "codebook") : Codebook::kInteger,
+                           .minimum = minimum};
         Check(scheme.Validate());
         return scheme;
       }))
@@ -81,6 +82,7 @@ void BindQuantScheme(py::module_& m) {
       .def_readonly("group_size", &QuantScheme::group_size, "Inputs that share a scale; -1: the whole row.")
       .def_property_readonly("scale_dtype", [](const QuantScheme& s) { return ScaleObject(s.scale_type); })
       .def_property_readonly("codebook", [](const QuantScheme& s) { return CodebookObject(s.codebook); })
+      .def_readonly("minimum", &QuantScheme::minimum, "Whether a group is code * scale + minimum.")
       .def("__str__", &QuantScheme::ToString)
       .def("__repr__", &Repr)
       .def("__eq__",

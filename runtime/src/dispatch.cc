@@ -40,11 +40,9 @@ struct Tile {
   int64_t copy, first, end, unit, unit_end;
 };
 
-int64_t PanelBytesOf(const ir::KernelSpec& spec) { return ir::LayoutOf(spec).PanelBytes(); }
-
 double EstimateNs(const Launch& launch) {
   const ir::KernelSpec& spec = launch.kernel->image.spec;
-  const double weights = static_cast<double>(launch.args.panels) * static_cast<double>(PanelBytesOf(spec));
+  const double weights = static_cast<double>(launch.args.panels) * static_cast<double>(launch.panel_bytes);
   const double multiply_adds = static_cast<double>(launch.args.rows) *
                                static_cast<double>(launch.args.panels * ir::kPanelLanes) *
                                static_cast<double>(spec.depth());
@@ -108,7 +106,7 @@ void RunTile(const Launch& launch, const Partition& cut, const Tile& tile) {
     launch.pack(launch.context, tile.copy, args.first_panel + tile.first, args.panels, scratch);
     args.weights = scratch;
   } else if (args.weights != nullptr) {
-    args.weights += tile.first * PanelBytesOf(spec);
+    args.weights += tile.first * launch.panel_bytes;
   }
   args.first_panel += tile.first;
   args.scratch = scratch + packed_bytes;

@@ -20,7 +20,7 @@ struct Launch {
   void* context = nullptr;
   // Set under per_call residency: fills `out` with panels [first, first + count) of slice `copy`.
   void (*pack)(void* context, int64_t copy, int64_t first, int64_t count, std::byte* out) = nullptr;
-  int64_t panel_bytes = 0;
+  int64_t panel_bytes = 0;  // of the weights, packed
 };
 
 // Splits m and n (never k) over the pool and runs the kernel; one dispatch for this thread's counters.

@@ -73,6 +73,7 @@ struct Problem {
     launch.args.rows = rows;
     launch.args.panels = panels;
     launch.args.weights = reinterpret_cast<const std::byte*>(weights.data());
+    launch.panel_bytes = k * ir::kPanelLanes * 4;
     launch.args.y = reinterpret_cast<std::byte*>(y.data());
     launch.args.y_stride = panels * 4;
     launch.context = this;

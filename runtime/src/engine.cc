@@ -16,6 +16,14 @@ namespace {
 // Panels that one task packs: enough bytes that handing it out costs nothing beside it.
 constexpr int64_t kPackBytes = 256 << 10;
 
+// Parameters of quantized weights that lie in the groups' headers.
+std::optional<HeaderField> HeaderFieldOf(std::string_view parameter) {
+  if (parameter == "weight_scale") return HeaderField::kScale;
+  if (parameter == "weight_minimum") return HeaderField::kMinimum;
+  if (parameter == "weight_zero_point") return HeaderField::kZeroPoint;
+  return std::nullopt;
+}
+
 }  // namespace
 
 KernelSet::KernelSet(const ir::KernelSpec& base) : base_(base) {
@@ -75,13 +83,24 @@ absl::Status Engine::Pack(std::span<const std::vector<WeightRows>> slices) {
 }
 
 void Engine::ServePerCall(std::vector<WeightRows> rows, std::vector<std::shared_ptr<Memory>> memory) {
+  packs_per_call_ = true;
   panel_bytes_ = layout_.PanelBytes();
   rows_ = std::move(rows);
   memory_ = std::move(memory);
 }
 
-void Engine::ServeCodes(std::vector<codegen::QuantSegment> segments, std::vector<std::shared_ptr<Memory>> memory) {
-  segments_ = std::move(segments);
+absl::Status Engine::PackCodes(std::vector<CodePart> parts) {
+  codes_ = std::make_unique<CodeStore>(spec(), std::move(parts));
+  CLIKART_RETURN_IF_ERROR(codes_->Pack());
+  panel_bytes_ = codes_->panel_bytes();
+  weights_ = codes_->packed();
+  return absl::OkStatus();
+}
+
+void Engine::ServeCodesPerCall(std::vector<CodePart> parts, std::vector<std::shared_ptr<Memory>> memory) {
+  codes_ = std::make_unique<CodeStore>(spec(), std::move(parts));
+  packs_per_call_ = true;
+  panel_bytes_ = codes_->panel_bytes();
   memory_ = std::move(memory);
 }
 
@@ -128,9 +147,22 @@ KernelSet& Engine::KernelsFor(ir::Activation activation) {
 
 int64_t Engine::weight_bytes() const {
   if (pack_ != nullptr) return static_cast<int64_t>(pack_->bytes());
+  if (weights_ != nullptr) return codes_->packed_bytes();
   int64_t bytes = 0;
   for (const auto& memory : memory_) bytes += static_cast<int64_t>(memory->bytes());
   return bytes;
+}
+
+bool Engine::Holds(std::string_view parameter) const {
+  if (parameter == "weight") return joined_.has_value() || weights_ != nullptr;
+  return codes_ != nullptr && weights_ != nullptr && HeaderFieldOf(parameter).has_value();
+}
+
+absl::StatusOr<Tensor> Engine::Read(std::string_view parameter, int64_t first_row, const Shape& shape,
+                                    DType dtype) const {
+  if (codes_ == nullptr) return ReadWeight(first_row, shape);
+  const std::optional<HeaderField> field = HeaderFieldOf(parameter);
+  return field ? codes_->ReadHeaders(*field, first_row, shape, dtype) : codes_->ReadWeight(first_row, shape);
 }
 
 absl::StatusOr<Tensor> Engine::ReadWeight(int64_t first_row, const Shape& shape) const {
@@ -157,6 +189,7 @@ absl::StatusOr<Tensor> Engine::ReadWeight(int64_t first_row, const Shape& shape)
 
 void Engine::PackForCall(void* context, int64_t, int64_t first, int64_t count, std::byte* out) {
   const Engine* engine = static_cast<const EngineContext*>(context)->engine;
+  if (engine->codes_ != nullptr) return engine->codes_->PackPanels(first, count, out);
   PackPanels(engine->layout_, engine->rows_, first, count, out);
 }
 

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,6 +16,7 @@
 #include "clikart/ir/kernel_spec.h"
 #include "clikart/ir/panel_layout.h"
 #include "clikart/tensor.h"
+#include "code_store.h"
 #include "dispatch.h"
 #include "kernel_cache.h"
 #include "packing.h"
@@ -70,8 +72,9 @@ class Engine {
   // Float weights that stay as they are and are packed panel by panel in each call. `memory` keeps the
   // rows alive.
   void ServePerCall(std::vector<WeightRows> rows, std::vector<std::shared_ptr<Memory>> memory);
-  // Codes as their checkpoint stores them.
-  void ServeCodes(std::vector<codegen::QuantSegment> segments, std::vector<std::shared_ptr<Memory>> memory);
+  // Quantized weights: packed now, or kept as loaded with what keeps them alive.
+  absl::Status PackCodes(std::vector<CodePart> parts);
+  void ServeCodesPerCall(std::vector<CodePart> parts, std::vector<std::shared_ptr<Memory>> memory);
   // One bias value a weight row over all slices, or none.
   void SetBias(std::span<const float> values);
   // After Pack: the arrays of `quant` are made here, from the pack and from one scale a weight row.
@@ -87,22 +90,23 @@ class Engine {
   int64_t outputs() const { return spec().outputs(); }  // of one slice
   const ir::PanelLayout& layout() const { return layout_; }
   bool joined() const { return joined_.has_value(); }
-  bool holds_weight() const { return joined_.has_value() || pack_ != nullptr; }
   int64_t weight_bytes() const;
 
-  // Rows [first_row, ...) as the checkpoint has them, bit for bit; `shape[0]` is how many. A copy from
-  // the pack, a view on the joined weight.
-  absl::StatusOr<Tensor> ReadWeight(int64_t first_row, const Shape& shape) const;
+  // The parameter is here and nowhere else.
+  bool Holds(std::string_view parameter) const;
+  // A parameter that it holds, rows [first_row, ...) as the checkpoint has them, bit for bit; `shape[0]` is how many.
+  // A copy from the pack, a view on the joined weight.
+  absl::StatusOr<Tensor> Read(std::string_view parameter, int64_t first_row, const Shape& shape, DType dtype) const;
 
   // Weights, bias and panels of slice 0 (kernel, rows and places are the caller's).
   void Describe(Launch& launch) const {
     launch.args.weights = weights_;
-    launch.args.segments = segments_;
+    launch.args.codes = codes_ == nullptr ? nullptr : &codes_->args();
     launch.args.integer = integer_.has_value() ? &integer_->quant : nullptr;
     launch.args.panels = panels_;
     launch.args.bias = bias_.empty() ? nullptr : bias_.data();
     launch.panel_bytes = panel_bytes_;
-    if (!rows_.empty()) launch.pack = &PackForCall;
+    if (packs_per_call_) launch.pack = &PackForCall;
   }
   // Moves a tile's args on to another slice.
   void MoveToSlice(int64_t slice, codegen::TileArgs& args) const {
@@ -118,6 +122,7 @@ class Engine {
     std::vector<int64_t> sums;
   };
 
+  absl::StatusOr<Tensor> ReadWeight(int64_t first_row, const Shape& shape) const;
   // Launch::context points at something whose first member is the Engine: see EngineContext.
   static void PackForCall(void* context, int64_t copy, int64_t first, int64_t count, std::byte* out);
 
@@ -129,7 +134,8 @@ class Engine {
   const std::byte* weights_ = nullptr;
   std::shared_ptr<Memory> pack_;
   std::vector<WeightRows> rows_;
-  std::vector<codegen::QuantSegment> segments_;
+  std::unique_ptr<CodeStore> codes_;  // quantized weights
+  bool packs_per_call_ = false;
   std::optional<IntegerColumns> integer_;
   std::vector<std::shared_ptr<Memory>> memory_;
   std::vector<float> bias_;

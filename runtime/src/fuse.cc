@@ -20,7 +20,7 @@ absl::Status AddState(const FusePart& part, std::shared_ptr<Engine> engine, int6
   for (size_t i = 0; i < state->tensors.size(); ++i) {
     if (!state->tensors[i].has_value()) continue;
     result.replaced.push_back(*state->tensors[i]);
-    if (i == 0 && engine->holds_weight()) continue;
+    if (engine->Holds(part.body->parameters()[i].name)) continue;
     CLIKART_ASSIGN_OR_RETURN(state->tensors[i], InNewSlot(*state->tensors[i]));
   }
   state->engine = std::move(engine);

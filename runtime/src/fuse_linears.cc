@@ -47,6 +47,23 @@ class LinearGroupLayer final : public LinearGroup {
   const GroupServer server_;
 };
 
+std::string OrderText(ir::InputOrder order) {
+  switch (order) {
+    case ir::InputOrder::kNatural:
+      return "no weight_g_idx that moves inputs";
+    case ir::InputOrder::kSorted:
+      return "a weight_g_idx";
+    case ir::InputOrder::kUneven:
+      break;
+  }
+  return "a weight_g_idx with uneven groups";
+}
+
+std::vector<int64_t> GroupBegins(const FusePart& part) {
+  const auto order = static_cast<const QLinearWoQBody&>(*part.body).Order(part.state->tensors);
+  return order.ok() ? order->begins : std::vector<int64_t>();
+}
+
 // Why no one kernel serves the parts; empty when one does.
 std::vector<GroupReason> ReasonsAgainst(std::span<const FusePart> parts) {
   std::vector<GroupReason> reasons;
@@ -70,9 +87,10 @@ std::vector<GroupReason> ReasonsAgainst(std::span<const FusePart> parts) {
       differ("dtypes", body, std::string(ir::Name(other.w)), std::string(ir::Name(spec.w)));
     } else if (other.contraction != spec.contraction) {
       differ("compute_kinds", body, "another compute", "its own");
-    } else if (other.act_order != spec.act_order) {
-      differ("activation_order", body, other.act_order ? "a weight_g_idx" : "no weight_g_idx",
-             other.act_order ? "none" : "one");
+    } else if (other.order != spec.order) {
+      differ("activation_order", body, OrderText(other.order), OrderText(spec.order));
+    } else if (other.order == ir::InputOrder::kUneven && GroupBegins(part) != GroupBegins(parts[0])) {
+      differ("group_sizes", body, "a weight_g_idx with groups of other sizes", "its own");
     }
   }
   return reasons;
@@ -110,21 +128,20 @@ absl::Status ServeFloatRows(std::span<const FusePart> parts, Residency residency
   return absl::OkStatus();
 }
 
-absl::Status ServeQuantizedRows(std::span<const FusePart> parts, Engine& engine) {
-  std::vector<codegen::QuantSegment> segments;
+absl::Status ServeQuantizedRows(std::span<const FusePart> parts, Residency residency, Engine& engine) {
+  std::vector<CodePart> codes;
   std::vector<std::shared_ptr<Memory>> memory;
   for (const FusePart& part : parts) {
     const auto& body = static_cast<const QLinearWoQBody&>(*part.body);
-    CLIKART_ASSIGN_OR_RETURN(codegen::QuantSegment segment, body.Segment(part.state->tensors, memory));
-    segments.push_back(segment);
+    CLIKART_ASSIGN_OR_RETURN(CodePart own, body.Part(part.state->tensors, memory));
+    codes.push_back(std::move(own));
   }
-  engine.ServeCodes(std::move(segments), std::move(memory));
-  return absl::OkStatus();
+  return ServeCodes(std::move(codes), std::move(memory), residency, engine);
 }
 
 absl::StatusOr<FuseResult> BuildFused(std::span<const FusePart> parts, const GroupCore::Traits& traits) {
   auto engine = std::make_shared<Engine>(GroupSpec(parts, traits));
-  CLIKART_RETURN_IF_ERROR(engine->spec().scheme.has_value() ? ServeQuantizedRows(parts, *engine)
+  CLIKART_RETURN_IF_ERROR(engine->spec().scheme.has_value() ? ServeQuantizedRows(parts, traits.residency, *engine)
                                                             : ServeFloatRows(parts, traits.residency, *engine));
   if (engine->spec().bias != ir::BiasKind::kNone) {
     CLIKART_ASSIGN_OR_RETURN(const std::vector<float> bias, ConcatenatedBias(parts));

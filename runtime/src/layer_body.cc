@@ -73,13 +73,10 @@ absl::StatusOr<std::shared_ptr<const BodyState>> LayerBody::Packed() {
   auto packed = std::make_shared<BodyState>(*state);
   packed->kind = LayerState::kPacked;
   CLIKART_ASSIGN_OR_RETURN(packed->engine, Build(state->tensors, traits_.spec.activation, traits_.residency));
-  if (traits_.residency == Residency::kPacked) {
-    Tensor& weight = *packed->tensors[0];
-    const Tensor loaded = weight;
-    if (!packed->engine->holds_weight()) {
-      CLIKART_ASSIGN_OR_RETURN(weight, InNewSlot(loaded));
+  for (size_t i = 0; i < packed->tensors.size(); ++i) {
+    if (packed->tensors[i].has_value() && packed->engine->Holds(traits_.parameters[i].name)) {
+      released.Add(*packed->tensors[i]);
     }
-    released.Add(loaded);
   }
   slot_.Store(packed);
   PrepareWatch::TellPacked();
@@ -88,16 +85,19 @@ absl::StatusOr<std::shared_ptr<const BodyState>> LayerBody::Packed() {
 
 absl::StatusOr<std::optional<Tensor>> LayerBody::Read(const BodyState& state, size_t index) const {
   const std::optional<Tensor>& tensor = state.tensors[index];
-  if (!tensor.has_value() || index != 0 || state.engine == nullptr || !state.engine->holds_weight()) return tensor;
-  CLIKART_ASSIGN_OR_RETURN(Tensor weight, state.engine->ReadWeight(state.first_row, tensor->shape()));
-  return std::optional<Tensor>(std::move(weight));
+  const std::string& name = traits_.parameters[index].name;
+  if (!tensor.has_value() || state.engine == nullptr || !state.engine->Holds(name)) return tensor;
+  CLIKART_ASSIGN_OR_RETURN(Tensor value, state.engine->Read(name, state.first_row, tensor->shape(), tensor->dtype()));
+  return std::optional<Tensor>(std::move(value));
 }
 
 absl::StatusOr<Tensors> LayerBody::ReadAll(const BodyState& state) const {
-  Tensors tensors = state.tensors;
-  if (state.engine == nullptr || !state.engine->holds_weight()) return tensors;
-  CLIKART_ASSIGN_OR_RETURN(tensors[0], state.engine->ReadWeight(state.first_row, tensors[0]->shape()));
-  if (state.engine->joined()) {
+  Tensors tensors;
+  for (size_t i = 0; i < state.tensors.size(); ++i) {
+    CLIKART_ASSIGN_OR_RETURN(std::optional<Tensor> tensor, Read(state, i));
+    tensors.push_back(std::move(tensor));
+  }
+  if (state.engine != nullptr && state.engine->joined()) {
     CLIKART_ASSIGN_OR_RETURN(tensors[0], tensors[0]->Clone());
   }
   return tensors;

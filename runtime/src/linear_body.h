@@ -25,8 +25,8 @@ class QLinearWoQBody : public LayerBody {
   absl::StatusOr<std::shared_ptr<Engine>> Build(const Tensors& tensors, ir::Activation activation,
                                                 Residency residency) const override;
   // This layer's part of a kernel; `memory` gets what keeps it alive.
-  absl::StatusOr<codegen::QuantSegment> Segment(const Tensors& tensors,
-                                                std::vector<std::shared_ptr<Memory>>& memory) const;
+  absl::StatusOr<CodePart> Part(const Tensors& tensors, std::vector<std::shared_ptr<Memory>>& memory) const;
+  absl::StatusOr<GroupOrder> Order(const Tensors& tensors) const;
 };
 
 class QLinearBody : public LayerBody {
@@ -37,6 +37,10 @@ class QLinearBody : public LayerBody {
   absl::StatusOr<std::shared_ptr<Engine>> Build(const Tensors& tensors, ir::Activation activation,
                                                 Residency residency) const override;
 };
+
+// Packs the parts of a quantized engine, or lets it pack them in each call; `memory` keeps them alive.
+absl::Status ServeCodes(std::vector<CodePart> parts, std::vector<std::shared_ptr<Memory>> memory, Residency residency,
+                        Engine& engine);
 
 // The rows of a float weight [rows, depth] or [rows, channels, *kernel] in memory.
 WeightRows RowsOfWeight(const std::byte* data, int64_t rows, int64_t taps, int64_t channels, DType dtype);

@@ -34,14 +34,19 @@ class QLinearWoQLayer final : public QLinearWoQ {
 std::vector<ParameterSpec> ParametersOf(int64_t inputs, int64_t rows, const QLinearWoQOptions& options) {
   const QuantScheme& scheme = options.scheme;
   const int64_t groups = scheme.GroupCount(inputs);
-  const int64_t row_codes = scheme.bits == 4 ? (inputs + 1) / 2 : inputs;
   std::vector<ParameterSpec> specs;
-  specs.push_back({.name = "weight", .shape = {rows, row_codes}, .dtype = scheme.CodeDType()});
+  specs.push_back({.name = "weight", .shape = {rows, scheme.CodeBytes(inputs)}, .dtype = scheme.CodeDType()});
   specs.push_back({.name = "weight_scale",
                    .shape = {rows, groups},
                    .dtype = scheme.ScaleDType(),
                    .float_converts = ir::IsFloat(scheme.ScaleDType())});
-  if (!scheme.symmetric) {
+  if (scheme.minimum) {
+    specs.push_back({.name = "weight_minimum",
+                     .shape = {rows, groups},
+                     .dtype = scheme.ScaleDType(),
+                     .float_converts = true});
+  }
+  if (scheme.HasZeroPoint()) {
     specs.push_back({.name = "weight_zero_point", .shape = {rows, groups}, .dtype = DType::kUInt8});
   }
   specs.push_back({.name = "weight_g_idx", .shape = {inputs}, .dtype = DType::kInt32, .required = false});
@@ -56,28 +61,21 @@ std::vector<ParameterSpec> ParametersOf(int64_t inputs, int64_t rows, const QLin
   return specs;
 }
 
-// Memory aligned for T: the tensor's own, or a copy of it.
-absl::StatusOr<Tensor::Pinned> PinAligned(const LayerBody& body, const Tensors& tensors, size_t index,
-                                          size_t alignment) {
-  CLIKART_ASSIGN_OR_RETURN(Tensor::Pinned pinned, PinParameter(body, tensors, index));
-  if (reinterpret_cast<uintptr_t>(pinned.data) % alignment == 0) return pinned;
-  CLIKART_ASSIGN_OR_RETURN(const Tensor copy, tensors[index]->Clone());
-  return copy.Pin();
-}
-
 }  // namespace
 
 absl::Status QLinearWoQBody::Check(const Tensors& tensors) const {
   const std::optional<size_t> zero = Find("weight_zero_point");
-  if (zero.has_value() && tensors[*zero].has_value() && scheme().bits == 4) {
+  if (zero.has_value() && tensors[*zero].has_value() && scheme().bits < 8) {
     CLIKART_ASSIGN_OR_RETURN(const Tensor::Pinned pinned, tensors[*zero]->Pin());
     const int64_t count = tensors[*zero]->numel();
+    const auto most = static_cast<std::byte>((1 << scheme().bits) - 1);
     const std::byte* const bad =
-        std::find_if(pinned.data, pinned.data + count, [](std::byte b) { return b > std::byte{15}; });
+        std::find_if(pinned.data, pinned.data + count, [most](std::byte b) { return b > most; });
     if (bad != pinned.data + count) {
       return absl::FailedPreconditionError(absl::StrCat("weight_zero_point: found ", static_cast<int>(*bad),
                                                         " at position ", bad - pinned.data,
-                                                        "; expected 0 to 15 for 4-bit codes"));
+                                                        "; expected 0 to ", static_cast<int>(most), " for ",
+                                                        scheme().bits, "-bit codes"));
     }
   }
   const std::optional<size_t> order = Find("weight_g_idx");
@@ -96,40 +94,56 @@ absl::Status QLinearWoQBody::Check(const Tensors& tensors) const {
   return absl::OkStatus();
 }
 
+absl::StatusOr<GroupOrder> QLinearWoQBody::Order(const Tensors& tensors) const {
+  const std::optional<Tensor>& index = tensors[*Find("weight_g_idx")];
+  if (!index.has_value()) return GroupOrder();
+  CLIKART_ASSIGN_OR_RETURN(const Tensor::Pinned pinned, index->Pin());
+  return GroupOrderOf(scheme(), traits().inputs, pinned.data);
+}
+
 ir::KernelSpec QLinearWoQBody::SpecFor(const Tensors& tensors, ir::Activation activation) const {
   ir::KernelSpec spec = traits().spec;
   spec.activation = activation;
-  spec.act_order = tensors[*Find("weight_g_idx")].has_value();
+  const absl::StatusOr<GroupOrder> order = Order(tensors);
+  if (order.ok()) spec.order = order->order;
   return spec;
 }
 
-absl::StatusOr<codegen::QuantSegment> QLinearWoQBody::Segment(const Tensors& tensors,
-                                                              std::vector<std::shared_ptr<Memory>>& memory) const {
-  const auto place = [&](std::string_view name, size_t alignment) -> absl::StatusOr<const std::byte*> {
+absl::StatusOr<CodePart> QLinearWoQBody::Part(const Tensors& tensors,
+                                              std::vector<std::shared_ptr<Memory>>& memory) const {
+  const auto place = [&](std::string_view name) -> absl::StatusOr<const std::byte*> {
     const std::optional<size_t> index = Find(name);
     if (!index.has_value() || !tensors[*index].has_value()) return static_cast<const std::byte*>(nullptr);
-    CLIKART_ASSIGN_OR_RETURN(Tensor::Pinned pinned, PinAligned(*this, tensors, *index, alignment));
+    CLIKART_ASSIGN_OR_RETURN(Tensor::Pinned pinned, PinParameter(*this, tensors, *index));
     memory.push_back(std::move(pinned.memory));
     return pinned.data;
   };
-  codegen::QuantSegment segment;
-  segment.rows = traits().rows;
-  CLIKART_ASSIGN_OR_RETURN(segment.codes, place("weight", 1));
-  CLIKART_ASSIGN_OR_RETURN(segment.scales, place("weight_scale", ir::SizeOf(scheme().ScaleDType())));
-  CLIKART_ASSIGN_OR_RETURN(segment.zero_points, place("weight_zero_point", 1));
-  CLIKART_ASSIGN_OR_RETURN(const std::byte* const order, place("weight_g_idx", alignof(int32_t)));
-  segment.g_idx = reinterpret_cast<const int32_t*>(order);
-  CLIKART_ASSIGN_OR_RETURN(const std::byte* const global, place("weight_global_scale", alignof(float)));
-  if (global != nullptr) std::memcpy(&segment.global_scale, global, sizeof segment.global_scale);
-  return segment;
+  CodePart part;
+  part.rows.rows = traits().rows;
+  CLIKART_ASSIGN_OR_RETURN(part.rows.codes, place("weight"));
+  CLIKART_ASSIGN_OR_RETURN(part.rows.scales, place("weight_scale"));
+  CLIKART_ASSIGN_OR_RETURN(part.rows.minimums, place("weight_minimum"));
+  CLIKART_ASSIGN_OR_RETURN(part.rows.zero_points, place("weight_zero_point"));
+  CLIKART_ASSIGN_OR_RETURN(const std::byte* const global, place("weight_global_scale"));
+  if (global != nullptr) std::memcpy(&part.global_scale, global, sizeof part.global_scale);
+  CLIKART_ASSIGN_OR_RETURN(part.order, Order(tensors));
+  return part;
+}
+
+absl::Status ServeCodes(std::vector<CodePart> parts, std::vector<std::shared_ptr<Memory>> memory, Residency residency,
+                        Engine& engine) {
+  if (residency == Residency::kPacked) return engine.PackCodes(std::move(parts));
+  engine.ServeCodesPerCall(std::move(parts), std::move(memory));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<Engine>> QLinearWoQBody::Build(const Tensors& tensors, ir::Activation activation,
-                                                              Residency) const {
+                                                              Residency residency) const {
   auto engine = std::make_shared<Engine>(SpecFor(tensors, activation));
   std::vector<std::shared_ptr<Memory>> memory;
-  CLIKART_ASSIGN_OR_RETURN(const codegen::QuantSegment segment, Segment(tensors, memory));
-  engine->ServeCodes({segment}, std::move(memory));
+  std::vector<CodePart> parts(1);
+  CLIKART_ASSIGN_OR_RETURN(parts[0], Part(tensors, memory));
+  CLIKART_RETURN_IF_ERROR(ServeCodes(std::move(parts), std::move(memory), residency, *engine));
   if (Find("bias").has_value()) {
     CLIKART_ASSIGN_OR_RETURN(const std::vector<float> bias, BiasValues(*this, tensors));
     engine->SetBias(bias);
@@ -154,6 +168,7 @@ absl::StatusOr<std::shared_ptr<QLinearWoQ>> QLinearWoQ::Create(int64_t in_featur
   traits.spec.k = in_features;
   traits.spec.w = options.scheme.CodeDType();
   traits.spec.scheme = options.scheme;
+  traits.spec.interleave = ir::CodeInterleave(traits.spec.contraction, options.scheme);
   traits.spec.bias = options.bias ? ir::BiasKind::kFloat32 : ir::BiasKind::kNone;
   traits.spec.activation = options.activation;
   CLIKART_RETURN_IF_ERROR(CheckLayer(label, in_features, out_features, options.bias, traits.spec));

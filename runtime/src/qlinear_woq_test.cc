@@ -43,7 +43,7 @@ StateDict RandomState(const QLinearWoQ& layer, unsigned seed) {
     } else if (ir::IsFloat(spec.dtype)) {
       state.emplace_back(spec.name, Random(spec.shape, seed, spec.dtype));
     } else if (spec.name == "weight_zero_point") {
-      state.emplace_back(spec.name, Bytes(spec.shape, seed, spec.dtype, layer.scheme().bits == 4 ? 16 : 256));
+      state.emplace_back(spec.name, Bytes(spec.shape, seed, spec.dtype, 1u << layer.scheme().bits));
     } else {
       // Codes of fp8 that are no number are left out.
       state.emplace_back(
@@ -60,8 +60,9 @@ std::shared_ptr<QLinearWoQ> Make(int64_t in, int64_t out, unsigned seed, const Q
   return layer;
 }
 
-constexpr const char* kSchemes[] = {"int4_g16_asym", "int4_g16", "int8",  "int8_asym", "int8_g32_bf16",
-                                    "nf4_g16",       "mxfp4",    "nvfp4", "fp8_e4m3",  "fp8_e5m2_f32"};
+constexpr const char* kSchemes[] = {"int4_g16_asym", "int4_g16",     "int8",         "int8_asym", "int8_g32_bf16",
+                                    "nf4_g16",       "mxfp4",        "nvfp4",        "fp8_e4m3",  "fp8_e5m2_f32",
+                                    "int2_g16",      "int4_g16_min", "int8_min_f32", "int4"};
 
 TEST(QLinearWoQ, StateDictsOfEverySchemeRoundTrip) {
   for (const char* text : kSchemes) {
@@ -69,15 +70,75 @@ TEST(QLinearWoQ, StateDictsOfEverySchemeRoundTrip) {
     const auto layer = Make(40, 6, 3, options);
     const Tensor x = Random({3, 40}, 8);
     const StateDict before = Value(layer->GetStateDict());
-    const Tensor held = before[0].second;
-    const Tensor copy = Value(held.Clone());
+    StateDict copies;
+    for (const auto& [name, tensor] : before) copies.emplace_back(name, Value(tensor.Clone()));
     const Tensor y = Value(layer->Forward(x));
-    EXPECT_FALSE(held.has_storage()) << text;
-    EXPECT_TRUE(SameBits(Value(layer->Parameter("weight")), copy)) << text;
+    for (size_t i = 0; i < before.size(); ++i) {
+      const auto& [name, tensor] = before[i];
+      const bool packed = name != "bias" && name != "weight_global_scale";
+      EXPECT_EQ(tensor.has_storage(), !packed) << text << " " << name;
+      EXPECT_TRUE(SameBits(Value(layer->Parameter(name)), copies[i].second)) << text << " " << name;
+    }
     const auto again = Value(QLinearWoQ::Create(40, 6, options));
     ASSERT_TRUE(again->Bind(Value(layer->GetStateDict())).ok()) << text;
     EXPECT_TRUE(SameBits(Value(again->Forward(x)), y)) << text;
     for (float value : ToFloats(y)) EXPECT_TRUE(std::isfinite(value)) << text;
+  }
+}
+
+// Whatever the bits behind a row's last code are, in every order of the inputs and in groups of any size.
+TEST(QLinearWoQ, WeightsReadBackBitForBit) {
+  const std::vector<std::vector<int32_t>> orders = {
+      {}, {0, 0, 0, 0, 1, 1, 1, 1, 2}, {2, 1, 0, 1, 0, 1, 0, 1, 0}, {0, 2, 2, 0, 2, 2, 1, 2, 2}};
+  for (const char* text : {"int4_g4_asym", "int2_g4", "int8_g4", "int4_g4_min"}) {
+    for (const Compute compute : {Compute::kFloat, Compute::kInt8}) {
+      for (const auto& order : orders) {
+        std::vector<std::shared_ptr<Layer>> layers;
+        std::vector<StateDict> states;
+        for (unsigned seed : {3u, 4u}) {
+          const auto layer = Value(QLinearWoQ::Create(9, 21, {.scheme = Scheme(text), .compute = compute}));
+          StateDict state = RandomState(*layer, seed);
+          if (!order.empty()) state.emplace_back("weight_g_idx", Ints({9}, order));
+          ASSERT_TRUE(layer->Bind(state).ok());
+          states.push_back({});
+          for (const auto& [name, tensor] : state) states.back().emplace_back(name, Value(tensor.Clone()));
+          layers.push_back(layer);
+        }
+        const auto group = Value(FuseLinears(layers));
+        EXPECT_TRUE(group->fused());
+        for (size_t i = 0; i < layers.size(); ++i) {
+          for (const auto& [name, tensor] : states[i]) {
+            EXPECT_TRUE(SameBits(Value(layers[i]->Parameter(name)), tensor)) << text << " " << name;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(QLinearWoQGroup, OrdersThatDoNotFitServeSideBySide) {
+  const auto make = [](unsigned seed, const std::vector<int32_t>& order) {
+    const auto layer = Value(QLinearWoQ::Create(6, 21, {.scheme = Scheme("int4_g2")}));
+    StateDict state = RandomState(*layer, seed);
+    state.emplace_back("weight_g_idx", Ints({6}, order));
+    EXPECT_TRUE(layer->Bind(state).ok());
+    return layer;
+  };
+  const std::vector<int32_t> natural = {0, 0, 1, 1, 2, 2}, sorted = {2, 1, 0, 1, 0, 2}, other = {0, 2, 1, 1, 2, 0},
+                             uneven = {0, 0, 0, 1, 2, 2}, others = {0, 0, 1, 1, 1, 2};
+  struct Case {
+    std::vector<int32_t> first, second;
+    std::string reason;
+  };
+  for (const Case& c : {Case{natural, natural, ""}, Case{sorted, other, ""}, Case{uneven, uneven, ""},
+                        Case{natural, sorted, "activation_order"}, Case{sorted, uneven, "activation_order"},
+                        Case{uneven, others, "group_sizes"}}) {
+    const auto group = Value(FuseLinears(Layers{make(3, c.first), make(4, c.second)}));
+    EXPECT_EQ(group->fused(), c.reason.empty()) << c.reason;
+    EXPECT_THAT(group->Explain(), HasSubstr(c.reason));
+    const Tensor x = Random({3, 6}, 8);
+    const std::vector<Tensor> apart = {Value(make(3, c.first)->Forward(x)), Value(make(4, c.second)->Forward(x))};
+    EXPECT_TRUE(SameBits(Value(group->Forward(x)), Value(Concat(apart))));
   }
 }
 

@@ -48,6 +48,16 @@ struct PanelLayout {
     return lane < half ? output : n / 2 + output;
   }
 
+  // Where RowOf finds a weight row.
+  struct Place {
+    int64_t panel, lane;
+  };
+  Place PlaceOf(int64_t row) const {
+    if (!gated) return {row / kPanelLanes, row % kPanelLanes};
+    const int64_t half = kPanelLanes / 2;
+    if (row < n / 2) return {row / half, row % half};
+    return {(row - n / 2) / half, half + (row - n / 2) % half};
+  }
   // Byte offset inside a panel of lane `lane` at depth `k`.
   int64_t OffsetOf(int64_t lane, int64_t k) const {
     return k / interleave * StepBytes() + (lane * interleave + k % interleave) * static_cast<int64_t>(SizeOf(dtype));
