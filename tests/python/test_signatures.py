@@ -39,7 +39,14 @@ CONSTRUCTORS = {
     "Conv1d": CONV,
     "Conv2d": CONV,
     "Conv3d": CONV,
-    "QuantScheme": ["bits", "symmetric", "group_size", "scale_dtype=clika_runtime.float16", "codebook=None"],
+    "QuantScheme": [
+        "bits",
+        "symmetric",
+        "group_size",
+        "scale_dtype=clika_runtime.float16",
+        "codebook=None",
+        "minimum=False",
+    ],
 }
 
 
