@@ -113,23 +113,28 @@ class CodeWriter {
     if (zero_points_ != nullptr) zero_points_[at] = static_cast<std::byte>(grid.zero);
   }
 
-  // `codes`: one a byte, `depth` of them and a zero.
+  // `codes`: one a byte, `depth` of them.
   void WriteCodes(int64_t row, const uint8_t* codes) {
     std::byte* out = codes_ + row * row_bytes_;
     if (scheme_.bits == 8) {
       std::memcpy(out, codes, static_cast<size_t>(row_bytes_));
       return;
     }
-    for (int64_t i = 0; i < row_bytes_; ++i) out[i] = static_cast<std::byte>(codes[2 * i] | codes[2 * i + 1] << 4);
+    std::memset(out, 0, static_cast<size_t>(row_bytes_));
+    for (int64_t k = 0; k < depth_; ++k) {
+      const int64_t bit = k * scheme_.bits;
+      out[bit / 8] |= static_cast<std::byte>(codes[k] << (bit % 8));
+    }
   }
 
   StateDict& tensors() { return tensors_; }
 
  private:
   CodeWriter(const QuantScheme& scheme, int64_t depth)
-      : scheme_(scheme), groups_(scheme.GroupCount(depth)), row_bytes_(scheme.bits == 4 ? (depth + 1) / 2 : depth) {}
+      : scheme_(scheme), depth_(depth), groups_(scheme.GroupCount(depth)), row_bytes_(scheme.CodeBytes(depth)) {}
 
   QuantScheme scheme_;
+  int64_t depth_;
   int64_t groups_;
   int64_t row_bytes_;
   StateDict tensors_;
@@ -149,7 +154,7 @@ absl::Status QuantizeRows(const WeightReader& weight, const QuantScheme& scheme,
   FirstIndex unreached;  // row * groups + group
   ParallelFor(weight.rows, [&](int64_t row) {
     std::vector<float> values(static_cast<size_t>(weight.depth));
-    std::vector<uint8_t> codes(static_cast<size_t>(weight.depth + 1));
+    std::vector<uint8_t> codes(static_cast<size_t>(weight.depth));
     weight.Read(row, values.data());
     for (int64_t group = 0; group < groups; ++group) {
       const int64_t first = group * size, count = std::min(size, weight.depth - first);
@@ -174,6 +179,10 @@ absl::StatusOr<std::shared_ptr<QLinearWoQ>> QLinearWoQ::Quantize(const Linear& l
   if (linear.body() == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(
         linear.ToString(), " is a group, whose parts hold the weights: quantize the parts, then fuse what comes back"));
+  }
+  if (options.scheme.minimum) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        linear.ToString(), ": ", options.scheme.ToString(), " is not quantized to yet; use a scheme with zero points"));
   }
   const LayerBody& body = *linear.body();
   const QuantScheme& scheme = options.scheme;

@@ -76,7 +76,6 @@ Decoded Decode(const QLinearWoQ& layer) {
                                : static_cast<uint8_t>(codes[row * ((depth + 1) / 2) + k / 2] >> (k % 2 * 4) & 15);
       double value = ir::DecodeCode(scheme, code);
       if (!zeros.empty()) value -= zeros[group];
-      if (scheme.codebook == ir::Codebook::kInteger && scheme.bits == 4 && scheme.symmetric) value -= 8;
       decoded.scales.push_back(scale);
       decoded.values.push_back(value);
       decoded.weights.push_back(scale * value);
