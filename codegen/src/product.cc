@@ -24,7 +24,7 @@ ir::Product ProductFor(const ir::KernelSpec& spec, const Target& target, MathMod
 }
 
 int InterleaveFor(const ir::KernelSpec& spec, const Target& target, MathMode math) {
-  if (spec.quantized_weights()) return ir::CodeInterleave(spec.contraction, *spec.scheme);
+  if (spec.quantized_weights()) return spec.scheme ? ir::CodeInterleave(spec.contraction, *spec.scheme) : 1;
   if (spec.contraction == ir::Contraction::kInteger) return 4;
   if (spec.contraction != ir::Contraction::kFloat) return 1;
   switch (spec.w) {

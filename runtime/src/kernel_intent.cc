@@ -15,6 +15,7 @@ namespace clikart {
 namespace {
 
 constexpr std::array<std::string_view, 2> kDecided = {"product", "interleave"};
+constexpr std::array<std::string_view, 2> kFingerprinted = {"act", "scheme"};
 constexpr std::array<std::string_view, 6> kAlwaysGiven = {"kind", "n", "k", "x", "w", "y"};
 
 template <size_t N>
@@ -43,18 +44,22 @@ absl::StatusOr<std::vector<Field>> FieldsOf(std::string_view text) {
 // Every field, in the order in which KernelSpec::Parse wants them.
 std::vector<Field> AllFieldsOf(const ir::KernelSpec& spec) { return *FieldsOf(spec.ToString()); }
 
-// An activation by name alone, as a spec's text has it.
-absl::StatusOr<std::string> WithFingerprint(const std::string& name) {
+// An activation or a scheme by name alone, as a spec's text has it.
+absl::StatusOr<std::string> WithFingerprint(const Field& named) {
   ir::KernelSpec spec;
-  CLIKART_ASSIGN_OR_RETURN(spec.activation, ir::ParseActivation(name));
+  if (named.name == "act") {
+    CLIKART_ASSIGN_OR_RETURN(spec.activation, ir::ParseActivation(named.value));
+  } else if (named.value != "none") {
+    CLIKART_ASSIGN_OR_RETURN(spec.scheme, ir::QuantScheme::Parse(named.value));
+  }
   const std::vector<Field> fields = AllFieldsOf(spec);
-  return std::find_if(fields.begin(), fields.end(), [](const Field& field) { return field.name == "act"; })->value;
+  return std::find_if(fields.begin(), fields.end(), [&](const Field& field) { return field.name == named.name; })->value;
 }
 
 }  // namespace
 
 ir::KernelSpec SpecFor(ir::KernelSpec spec, const codegen::Target& target, codegen::MathMode math) {
-  spec.interleave = codegen::InterleaveFor(spec.contraction, spec.w, target, math);
+  spec.interleave = codegen::InterleaveFor(spec, target, math);
   spec.product = codegen::ProductFor(spec, target, math);
   return spec;
 }
@@ -69,7 +74,7 @@ std::string IntentText(const ir::KernelSpec& intent) {
   for (size_t i = 0; i < fields.size(); ++i) {
     const auto& [name, value] = fields[i];
     if (IsOneOf(name, kDecided) || (value == defaults[i].value && !IsOneOf(name, kAlwaysGiven))) continue;
-    words.push_back(absl::StrCat(name, "=", name == "act" ? value.substr(0, value.find('@')) : value));
+    words.push_back(absl::StrCat(name, "=", IsOneOf(name, kFingerprinted) ? value.substr(0, value.find('@')) : value));
   }
   return absl::StrJoin(words, " ");
 }
@@ -90,8 +95,8 @@ absl::StatusOr<ir::KernelSpec> ParseIntent(std::string_view text) {
     }
     if (IsOneOf(field.name, kDecided)) continue;
     known->value = field.value;
-    if (field.name == "act" && field.value.find('@') == std::string::npos) {
-      CLIKART_ASSIGN_OR_RETURN(known->value, WithFingerprint(field.value));
+    if (IsOneOf(field.name, kFingerprinted) && field.value.find('@') == std::string::npos) {
+      CLIKART_ASSIGN_OR_RETURN(known->value, WithFingerprint(field));
     }
   }
   for (const std::string_view name : kAlwaysGiven) {

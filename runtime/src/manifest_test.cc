@@ -63,6 +63,17 @@ std::vector<ir::KernelSpec> Specs() {
   return {Half(16, DType::kBFloat16), Half(16, DType::kFloat16), plain, integer, depthwise, gated};
 }
 
+ir::KernelSpec Codes() {
+  ir::KernelSpec spec;
+  spec.contraction = ir::Contraction::kWeightOnly;
+  spec.n = 24;
+  spec.k = 40;
+  spec.scheme = QuantScheme{.bits = 4, .group_size = 16};
+  spec.w = DType::kUInt8;
+  spec.interleave = 8;
+  return spec;
+}
+
 class ManifestTest : public ::testing::Test {
  protected:
   ManifestTest() {
@@ -88,7 +99,9 @@ class ManifestTest : public ::testing::Test {
 };
 
 TEST(Intent, IsTheSameOnEveryMachine) {
-  for (const ir::KernelSpec& spec : Specs()) {
+  std::vector<ir::KernelSpec> specs = Specs();
+  specs.push_back(Codes());
+  for (const ir::KernelSpec& spec : specs) {
     const ir::KernelSpec intent = IntentOf(spec);
     for (const IsaLevel level : codegen::AllIsaLevels()) {
       for (const MathMode math : {MathMode::kNative, MathMode::kExact}) {
@@ -105,6 +118,7 @@ TEST(Intent, IsTheSameOnEveryMachine) {
 }
 
 TEST(Intent, TextIsShort) {
+  EXPECT_EQ(IntentText(IntentOf(Codes())), "kind=weight_only n=24 k=40 x=f32 w=u8 y=f32 scheme=int4_g16");
   EXPECT_EQ(IntentText(IntentOf(Half(16, DType::kBFloat16))),
             "kind=float n=16 k=64 x=bf16 w=bf16 y=bf16 bias=f32 act=gelu");
   EXPECT_EQ(Value(ParseIntent("y=f32 act=relu w=f32  x=f32 k=2 n=3 kind=float")).activation, ir::Activation::kRelu);
