@@ -12,7 +12,19 @@ from conftest import same_bits
 from ecosystems import columns, round_trips
 from safetensors.numpy import save_file
 
-SCHEMES = ["int8", "int8_g16", "int8_g16_asym_f32", "int4_g16", "int4_g16_asym_bf16", "nf4_g32", "mxfp4", "fp8_e4m3"]
+SCHEMES = [
+    "int8",
+    "int8_g16",
+    "int8_g16_asym_f32",
+    "int8_g16_min",
+    "int4_g16",
+    "int4_g16_asym_bf16",
+    "int4_g16_min_f32",
+    "int2_g16_asym",
+    "nf4_g32",
+    "mxfp4",
+    "fp8_e4m3",
+]
 
 
 def arrays(module):
@@ -23,7 +35,7 @@ def random_layer(rng, inputs, outputs, scheme, bias=True):
     scheme = nn.QuantScheme.parse(scheme)
     groups = 1 if scheme.group_size < 0 else -(-inputs // scheme.group_size)
     signed = scheme.bits == 8 and scheme.symmetric and scheme.codebook is None
-    width = inputs if scheme.bits == 8 else -(-inputs // 2)
+    width = -(-inputs * scheme.bits // 8)
     scale = 0.01 + rng.random((outputs, groups))
     if isinstance(scheme.scale_dtype, str):
         scale = rng.integers(120, 130, scale.shape).astype(np.uint8)
@@ -34,8 +46,10 @@ def random_layer(rng, inputs, outputs, scheme, bias=True):
         "weight": rng.integers(0, 112, (outputs, width)).astype(np.int8 if signed else np.uint8),
         "weight_scale": scale,
     }
-    if not scheme.symmetric:
-        state["weight_zero_point"] = rng.integers(0, 16, scale.shape).astype(np.uint8)
+    if scheme.minimum:
+        state["weight_minimum"] = rng.standard_normal(scale.shape).astype(scale.dtype)
+    elif not scheme.symmetric:
+        state["weight_zero_point"] = rng.integers(0, 1 << scheme.bits, scale.shape).astype(np.uint8)
     if bias:
         state["bias"] = rng.standard_normal(outputs).astype(np.float32)
     layer = nn.QLinearWoQ(inputs, outputs, bias, scheme=scheme)

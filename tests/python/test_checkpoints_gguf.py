@@ -11,12 +11,34 @@ package = pytest.importorskip("gguf", reason="see python/requirements-formats.tx
 QuantType = package.GGMLQuantizationType
 GgufTensor = checkpoints.gguf.GgufTensor
 
+# What the package can quantize to, and what it only reads.
 WRITTEN = {
     "Q8_0": "int8_g32",
     "Q4_0": "int4_g32",
+    "Q4_1": "int4_g32_min",
     "Q5_0": "int8_g32",
+    "Q5_1": "int8_g32_min",
     "MXFP4": "mxfp4",
-}  # the package quantizes to these
+}
+SCHEMES = WRITTEN | {
+    "Q2_K": "int2_g16_min_f32",
+    "Q4_K": "int4_g32_min_f32",
+    "Q5_K": "int8_g32_min_f32",
+    "Q6_K": "int8_g16_f32",
+}
+# Where each type's block has float16 fields.
+HALFS = {
+    "Q8_0": (0,),
+    "Q4_0": (0,),
+    "Q4_1": (0, 2),
+    "Q5_0": (0,),
+    "Q5_1": (0, 2),
+    "MXFP4": (),
+    "Q2_K": (80, 82),
+    "Q4_K": (0, 2),
+    "Q5_K": (0, 2),
+    "Q6_K": (208,),
+}
 
 
 def quantized(rng, kind, rows=5, inputs=96):
@@ -36,11 +58,6 @@ def random_blocks(rng, kind, rows=3, blocks=2):
         data[..., 0] = rng.integers(0, 255, (rows, blocks))
     data = data.reshape(rows, -1)
     return GgufTensor(kind, data), package.quants.dequantize(data, QuantType[kind])
-
-
-# Where each type's block has float16 fields.
-HALFS = {"Q8_0": (0,), "Q4_0": (0,), "Q5_0": (0,), "Q6_K": (208,), "MXFP4": ()}
-SCHEMES = WRITTEN | {"Q6_K": "int8_g16_f32"}
 
 
 @pytest.mark.parametrize("kind", WRITTEN)
@@ -145,7 +162,7 @@ def test_a_bias_of_another_type_is_refused(rng):
             checkpoints.gguf.read({"weight": tensor, "bias": bias})
 
 
-@pytest.mark.parametrize("kind", ["Q6_K"])
+@pytest.mark.parametrize("kind", ["Q2_K", "Q4_K", "Q6_K"])
 def test_an_infinite_scale_of_a_block_is_the_packages(rng, kind):
     tensor, _ = random_blocks(rng, kind, blocks=1)
     field = HALFS[kind][0]
@@ -159,7 +176,7 @@ def test_an_infinite_scale_of_a_block_is_the_packages(rng, kind):
 
 @pytest.mark.parametrize(
     ("kind", "remedy"),
-    [("F32", "load it into a Linear"), ("IQ4_NL", "quantize the model"), ("Q2_K", "quantize the model")],
+    [("F32", "load it into a Linear"), ("IQ4_NL", "quantize the model"), ("Q3_K", "quantize the model")],
 )
 def test_other_types_are_refused_by_name(kind, remedy):
     tensor = GgufTensor(kind, np.zeros((2, 44), np.uint8))

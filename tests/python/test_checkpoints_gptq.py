@@ -84,7 +84,8 @@ class Case:
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize(
-    ("bits", "inputs", "rows", "group"), [(4, 64, 16, 16), (4, 40, 24, 32), (8, 48, 12, 16), (8, 32, 8, 32)]
+    ("bits", "inputs", "rows", "group"),
+    [(4, 64, 16, 16), (4, 40, 24, 32), (8, 48, 12, 16), (8, 32, 8, 32), (2, 64, 16, 16)],
 )
 def test_weights_are_the_packers(model, rng, version, bits, inputs, rows, group):
     case = Case(model, rng, inputs, rows, bits, group, version=version)
@@ -96,7 +97,7 @@ def test_weights_are_the_packers(model, rng, version, bits, inputs, rows, group)
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("bits", [2, 4, 8])
 def test_zero_points_in_the_middle_make_a_symmetric_scheme(model, rng, version, bits):
     case = Case(model, rng, 32, 16, bits, zeros=1 << (bits - 1), version=version)
     linear = gptq.read(case.tensors, "model.q", version=version)
@@ -156,7 +157,7 @@ def test_an_index_outside_the_groups_is_refused(model, rng, group):
 # Field case C031: zero points at the ends of the range.
 
 
-@pytest.mark.parametrize(("bits", "ends"), [(4, (1, 15)), (8, (1, 255))])
+@pytest.mark.parametrize(("bits", "ends"), [(2, (1, 3)), (4, (1, 15)), (8, (1, 255))])
 @pytest.mark.parametrize("version", [1, 2])
 def test_zero_points_at_the_ends(model, rng, bits, ends, version):
     zeros = rng.choice(ends, (16, 2))
@@ -171,7 +172,7 @@ def test_a_zero_point_of_0_is_read_from_version_2(model, rng):
     same_columns(gptq.read(case.tensors, "model.q", version=2).layer(), case.weight)
 
 
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("bits", [2, 4, 8])
 def test_a_zero_point_that_wrapped_is_refused_in_version_1(model, rng, bits):
     zeros = np.full((16, 2), 3)
     zeros[5, 1] = 0  # less one: borrows from its neighbour in the word
@@ -207,7 +208,7 @@ REFUSALS = [
     ({}, r"nothing says how zero points are stored; pass version=1 .* version=2"),
     ({"version": 3}, "version is 3, expected 1 or 2"),
     ({"config": {"checkpoint_format": "marlin"}}, 'checkpoint_format "marlin" is not read; expected one of gptq'),
-    ({"version": 2, "bits": 3}, "found 3-bit codes; codes of 4 and 8 bits are served"),
+    ({"version": 2, "bits": 3}, "found 3-bit codes; codes of 2, 4 and 8 bits are served"),
     ({"version": 2, "bits": 8}, r"qweight: found int32\[4, 8\], expected \[8, 8\] for 32 inputs of 8 bits"),
     ({"version": 2, "group_size": 8}, "found 2 groups, expected 4 for 32 inputs and group_size 8"),
     ({"version": 2, "group_size": 0}, "group_size is 0, expected at least 1, or -1"),

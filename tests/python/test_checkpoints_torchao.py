@@ -6,7 +6,7 @@ import ecosystems
 import numpy as np
 import pytest
 from clika_runtime import ClikaRTError, checkpoints
-from ecosystems import round_trips, same_columns
+from ecosystems import columns, round_trips, same_columns
 
 torch = pytest.importorskip("torch", reason="torchao is PyTorch's (python/requirements-torch.txt)")
 ecosystems.installed_file("torchao", "__init__.py")
@@ -59,12 +59,12 @@ def test_int8(rng, mapping, granularity, rows):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("mapping", [MappingType.SYMMETRIC, MappingType.ASYMMETRIC])
-@pytest.mark.parametrize(("target", "group"), [(torch.int4, 32), (torch.int4, 64), (torch.int8, 16)])
+@pytest.mark.parametrize(("target", "group"), [(torch.int2, 32), (torch.int4, 32), (torch.int4, 64), (torch.int8, 16)])
 def test_intx(rng, dtype, mapping, target, group):
     weight = IntxUnpackedToInt8Tensor.from_hp(weights(rng, dtype=dtype), (1, group), target, mapping_type=mapping)
     tensors, metadata = flattened(weight)
     linear = checkpoints.read_linear(tensors, "l.q", metadata=metadata)
-    assert linear.scheme.bits == (4 if target == torch.int4 else 8)
+    assert linear.scheme.bits == {torch.int2: 2, torch.int4: 4, torch.int8: 8}[target]
     assert linear.scheme.group_size == (-1 if group == 64 else group)
     assert linear.scheme.symmetric == (not weight.zero_point.any())
     same_columns(linear.layer(), definition(weight))
@@ -133,17 +133,19 @@ def test_a_file_brings_its_metadata(rng, tmp_path):
 # the low nibble, scales and offsets [groups, out], w = code * scale + offset.
 
 
-def int4(rng, offset):
+def int4(rng, offset, scale=None):
     codes = rng.integers(-8, 8, (6, 64))
-    scale = torch.from_numpy(0.01 + rng.random((2, 6))).to(torch.bfloat16)
+    scale = torch.from_numpy(0.01 + rng.random((2, 6))).to(torch.bfloat16) if scale is None else scale
+    offset = torch.as_tensor(offset).to(scale.dtype).expand_as(scale)
     weight = Int4Tensor(
         qdata=torch.from_numpy((codes[:, 0::2] & 15 | codes[:, 1::2] << 4).astype(np.int8)),
         scale=scale,
-        zero_point=torch.full_like(scale, offset),
+        zero_point=offset,
         block_size=[1, 32],
         shape=torch.Size((6, 64)),
     )
-    return flattened(weight), codes * scale.double().numpy().T.repeat(32, 1)
+    scales, offsets = (of.double().numpy().T.repeat(32, 1) for of in (scale, offset))
+    return flattened(weight), codes * scales + offsets
 
 
 def test_int4(rng):
@@ -154,9 +156,25 @@ def test_int4(rng):
     round_trips(linear)
 
 
-def test_int4_with_an_offset_is_refused(rng):
-    (tensors, metadata), _ = int4(rng, 0.5)
-    with pytest.raises(ClikaRTError, match=r"found 0\.5, an offset added to the weights, expected 0; quantize with"):
+def test_int4_with_offsets(rng):
+    (tensors, metadata), weight = int4(rng, rng.standard_normal((2, 6)))
+    linear = checkpoints.read_linear(tensors, "l.q", metadata=metadata)
+    assert str(linear.scheme) == "int4_g32_min_f32"
+    # The scale's product is rounded, then the sum.
+    np.testing.assert_allclose(columns(linear.layer()), weight, rtol=2**-22, atol=2**-22)
+    stored = linear.state["weight_minimum"].astype(np.float64) + 8 * linear.state["weight_scale"].astype(np.float64)
+    np.testing.assert_array_equal(stored, tensors["l.q._weight_zero_point"].double().numpy().T)
+    round_trips(linear)
+    with pytest.raises(ClikaRTError, match="found offsets that are added to the weights"):
+        checkpoints.read_linear(tensors, "l.q", metadata=metadata, symmetric=True)
+
+
+@pytest.mark.parametrize(("offset", "scale"), [(1.0, 2.0**-28), (1.0, 2.0**-100), (float("nan"), 1.0)])
+def test_offsets_that_are_not_held_exactly_are_refused(rng, offset, scale):
+    (tensors, metadata), _ = int4(rng, offset, torch.full((2, 6), scale))
+    with pytest.raises(
+        ClikaRTError, match=f"found the offset {offset:g} over the scale .*, which float32 does not hold"
+    ):
         checkpoints.read_linear(tensors, "l.q", metadata=metadata)
 
 
@@ -194,7 +212,11 @@ def test_layouts_of_one_kernel_are_refused(plain):
 def test_other_widths_are_refused(plain):
     tensors, _, entry = plain
     data = entry["_data"] | {"target_dtype": {"_type": "torch.dtype", "_data": "int3"}}
-    refused(tensors, {"_type": "IntxUnpackedToInt8Tensor", "_data": data}, "found codes of int3, expected int4 or int8")
+    refused(
+        tensors,
+        {"_type": "IntxUnpackedToInt8Tensor", "_data": data},
+        "found codes of int3, expected int2, int4 or int8",
+    )
 
 
 @pytest.mark.parametrize("block", [None, [2, 64], [1, 0], [1, 65], [64], [1, 2.5], ["1", 2]])

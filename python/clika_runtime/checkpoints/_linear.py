@@ -9,7 +9,7 @@ import numpy as np
 
 from .._arguments import ActivationLike
 from ..nn import QLinearWoQ, QuantScheme
-from ._codes import to_nibbles
+from ._codes import to_bytes
 from ._entries import Entries
 
 
@@ -87,6 +87,22 @@ def integer_linear(
     return with_bias(entries, inputs, rows, QuantScheme(bits, drop, group_size, scale.dtype), state)
 
 
+def minimum_linear(
+    entries: Entries, codes: np.ndarray, scale: np.ndarray, minimum: np.ndarray, *, bits: int, group_size: int
+) -> QuantizedLinear:
+    """A linear with integer codes whose weights are code * scale + minimum: `codes` and `scale` as above, unsigned, and
+    `minimum` of the scale's shape and dtype.
+    """
+    rows, inputs = codes.shape
+    state = {
+        "weight": _stored(codes, bits, False),
+        "weight_scale": np.ascontiguousarray(scale),
+        "weight_minimum": np.ascontiguousarray(minimum),
+    }
+    scheme = QuantScheme(bits, False, group_size, scale.dtype, minimum=True)
+    return with_bias(entries, inputs, rows, scheme, state)
+
+
 FLOAT8 = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
 
 
@@ -107,7 +123,6 @@ def with_bias(entries: Entries, inputs: int, rows: int, scheme: QuantScheme, sta
 
 
 def _stored(codes: np.ndarray, bits: int, symmetric: bool) -> np.ndarray:
-    if bits == 4:
-        return to_nibbles(codes)
+    packed = to_bytes(codes, bits)
     # Symmetric codes of 8 bits are signed: 128 less, which flips the highest bit.
-    return np.ascontiguousarray(codes ^ 0x80).view(np.int8) if symmetric else np.ascontiguousarray(codes)
+    return (packed ^ 0x80).view(np.int8) if bits == 8 and symmetric else packed

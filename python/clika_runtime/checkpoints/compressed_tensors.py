@@ -46,8 +46,8 @@ def read(
 
     `config`: the checkpoint's `quantization_config`. `num_bits`, `group_size`: where neither it nor the shapes tell
     them. `symmetric`: None drops zero points that are all 0, False keeps them (adding them where there are none), True
-    insists. The scheme is int4, int8 or fp8 with the scales' dtype; zero points become unsigned as the codes do.
-    ClikaRTError: tensors that are missing or do not fit, other widths than 4 and 8 bits, other formats.
+    insists. The scheme is int2, int4, int8 or fp8 with the scales' dtype; zero points become unsigned as the codes do.
+    ClikaRTError: tensors that are missing or do not fit, other widths than 2, 4 and 8 bits, other formats.
     """
     entries = Entries(tensors, prefix, "compressed-tensors")
     arguments = _weight_arguments(entries, config or {})

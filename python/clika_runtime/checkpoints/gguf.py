@@ -5,10 +5,14 @@
 | Q8_0 | 32 signed 8-bit codes, an f16 scale | int8_g32 |
 | Q4_0 | 32 codes less 8, an f16 scale | int4_g32 |
 | Q5_0 | 32 codes less 16, an f16 scale | int8_g32 |
+| Q4_1, Q5_1 | 32 codes, an f16 scale and an f16 minimum | int4_g32_min, int8_g32_min |
+| Q2_K | 256 codes; 16 groups: f16 scale and minimum times 4-bit ones | int2_g16_min_f32 |
+| Q4_K, Q5_K | 256 codes; 8 groups: f16 scale and minimum times 6-bit ones | int4_g32_min_f32, int8_g32_min_f32 |
 | Q6_K | 256 codes less 32; 16 groups: an f16 scale times an int8 one | int8_g16_f32 |
 | MXFP4 | 32 e2m1 codes, an e8m0 scale | mxfp4 |
 
-A product of two scales is taken once, in float32, as GGML itself takes it. Codes of 5 and 6 bits are held in 8.
+A minimum is added: code * scale + minimum. A product of two scales is taken once, in float32, as GGML itself takes it.
+Codes of 5 and 6 bits are held in 8.
 """
 
 from __future__ import annotations
@@ -22,10 +26,10 @@ import numpy as np
 from .._core import ClikaRTError
 from ..nn import QuantScheme
 from ._checkpoint import Checkpoint, optional_package
-from ._codes import to_nibbles
+from ._codes import to_bytes
 from ._entries import Entries, describe
 from ._gguf_blocks import BLOCK_BYTES, INTEGERS, mxfp4
-from ._linear import QuantizedLinear, integer_linear, with_bias
+from ._linear import QuantizedLinear, integer_linear, minimum_linear, with_bias
 
 
 class GgufTensor(NamedTuple):
@@ -89,7 +93,10 @@ def _blocks(entries: Entries, name: str, data: np.ndarray, kind: str) -> np.ndar
 
 def _integers(entries: Entries, blocks: np.ndarray, kind: str) -> QuantizedLinear:
     found = INTEGERS[kind](blocks)
-    return integer_linear(entries, found.codes, found.scale, None, bits=found.bits, group_size=found.group_size)
+    widths = {"bits": found.bits, "group_size": found.group_size}
+    if found.minimum is None:
+        return integer_linear(entries, found.codes, found.scale, None, **widths)
+    return minimum_linear(entries, found.codes, found.scale, found.minimum, **widths)
 
 
 def _mxfp4(entries: Entries, blocks: np.ndarray) -> QuantizedLinear:
@@ -99,7 +106,7 @@ def _mxfp4(entries: Entries, blocks: np.ndarray) -> QuantizedLinear:
         raise entries.refused(
             f"weight: found the scale 255 in row {row}, block {block}, which is no number in e8m0, expected 0 to 254"
         )
-    state = {"weight": to_nibbles(codes), "weight_scale": scale}
+    state = {"weight": to_bytes(codes, 4), "weight_scale": scale}
     return with_bias(entries, codes.shape[1], codes.shape[0], QuantScheme.parse("mxfp4"), state)
 
 

@@ -44,9 +44,9 @@ def read(
     `in_features`: where neither `config` nor the shapes tell them. `symmetric`: None drops zero points that are the
     middle of the range everywhere, False keeps them, True insists on them.
 
-    The scheme is int4 or int8 with the scales' dtype; a `g_idx` in activation order becomes `weight_g_idx`.
-    ClikaRTError: tensors that are missing or do not fit, other widths than 4 and 8 bits, zero points outside the range
-    (a version 1 zero point of 16), a version that nothing states.
+    The scheme is int2, int4 or int8 with the scales' dtype; a `g_idx` in activation order becomes `weight_g_idx`.
+    ClikaRTError: tensors that are missing or do not fit, other widths than 2, 4 and 8 bits, zero points outside the
+    range (a version 1 zero point of 16), a version that nothing states.
     """
     entries = Entries(tensors, prefix, "GPTQ")
     config = config or {}

@@ -38,7 +38,7 @@ def read(
     """The linear whose tensors are named `prefix`.weight and so on, as a `QLinearWoQ`'s are, and taken as they are.
 
     `scheme` and `in_features`: from `metadata` in a file that `save` wrote; else `scheme` is needed, and `in_features`
-    where an odd number of 4-bit codes is packed. ClikaRTError: nothing states the scheme, or a tensor does not fit it.
+    where codes do not fill their last byte. ClikaRTError: nothing states the scheme, or a tensor does not fit it.
     """
     entries = Entries(tensors, prefix, "safetensors")
     stated = _stated(entries, metadata or {})
@@ -49,7 +49,7 @@ def read(
     rows, width = weight.shape
     inputs = stated.get("in_features") if in_features is None else in_features
     if inputs is None:
-        inputs = 2 * width if scheme.bits == 4 else width
+        inputs = width * 8 // scheme.bits
     names = ["weight", "weight_scale", *(name for name in _OPTIONAL if name in entries)]
     state = {name: array_of(tensors[entries.key(name)], entries.key(name)) for name in names if name in entries}
     linear = QuantizedLinear(inputs, rows, scheme, state)

@@ -6,11 +6,12 @@ A weight `layer.weight` becomes `layer._weight_qdata`, `layer._weight_scale`, `l
 | class | qdata [out, in] | zero point | scheme |
 |---|---|---|---|
 | `Int8Tensor` | int8 | int8, or none | int8 |
-| `IntxUnpackedToInt8Tensor`, int4 or int8 | int8 | int8, or a float that is a whole number | int4, int8 |
-| `Int4Tensor` | two int4 a byte, the even input in the low nibble | zeros; scales are [groups, out] | int4 |
+| `IntxUnpackedToInt8Tensor` | int8 | int8, or a float that is a whole number | int2, int4 or int8 |
+| `Int4Tensor` | two int4 a byte, the even input in the low nibble | an offset, added | int4, or int4 with a minimum |
 | `Float8Tensor`, e4m3fn or e5m2 | the number itself | none | fp8_e4m3, fp8_e5m2 |
 
-w[o, k] = scale[o, g] * (qdata[o, k] - zero[o, g]), g the block of k
+w[o, k] = scale[o, g] * (qdata[o, k] - zero[o, g]), g the block of k; in an `Int4Tensor`, whose scales and offsets are
+[groups, out], w[o, k] = scale[g, o] * qdata[o, k] + offset[g, o]
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from ._codes import from_nibbles
+from ._codes import from_bytes
 from ._entries import FLOATS, Entries
 from ._groups import group_size_of
-from ._linear import FLOAT8, QuantizedLinear, float8_linear, integer_linear
+from ._linear import FLOAT8, QuantizedLinear, float8_linear, integer_linear, minimum_linear
 
 
 def read(
@@ -109,8 +110,8 @@ def _int8(entries: Entries, attributes: Mapping[str, Any], symmetric: bool | Non
 def _intx(entries: Entries, attributes: Mapping[str, Any], symmetric: bool | None) -> QuantizedLinear:
     target = attributes.get("target_dtype")
     name = target.get("_data") if isinstance(target, dict) else target
-    if name not in ("int4", "int8"):
-        raise entries.refused(f"found codes of {name}, expected int4 or int8")
+    if name not in ("int2", "int4", "int8"):
+        raise entries.refused(f"found codes of {name}, expected int2, int4 or int8")
     return _signed(entries, attributes, int(name[3:]), symmetric)
 
 
@@ -120,20 +121,34 @@ def _int4(entries: Entries, attributes: Mapping[str, Any], symmetric: bool | Non
     scale = entries.take("_weight_scale", FLOATS, 2)
     zero = entries.take("_weight_zero_point", FLOATS, 2)
     entries.expect_shape("_weight_scale", scale, (scale.shape[0], rows), f"for {rows} outputs")
-    if zero.any():
+    entries.expect_shape("_weight_zero_point", zero, scale.shape, "as the scales")
+    codes = from_bytes(pairs.view(np.uint8), 4) ^ 8
+    size = group_size_of(entries, inputs, scale.shape[0], _group_size(attributes, inputs))
+    if not zero.any():
+        return integer_linear(entries, codes, scale.T, None, bits=4, group_size=size, symmetric=symmetric)
+    if symmetric:
+        raise entries.refused("found offsets that are added to the weights; a symmetric weight has none")
+    scale, minimum = scale.T.astype(np.float32), _minimum(entries, scale.T, zero.T)
+    return minimum_linear(entries, codes, scale, minimum, bits=4, group_size=size)
+
+
+def _minimum(entries: Entries, scale: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    """What unsigned codes, 8 more than the signed ones, have added instead of `offset`: 8 scales less, in float32.
+
+    ClikaRTError: float32 does not hold the difference exactly (its error, which float32 always holds, is not 0).
+    """
+    a, b = offset.astype(np.float32), -8 * scale.astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        total = a + b
+        rest = total - a
+        error = (a - (total - rest)) + (b - rest)
+    if not (error == 0).all():
         raise entries.refused(
-            f"_weight_zero_point: found {float(zero[zero != 0][0]):g}, an offset added to the weights, expected 0; "
-            "quantize with IntxUnpackedToInt8Tensor, whose zero points are codes"
+            f"_weight_zero_point: found the offset {float(offset[error != 0][0]):g} over the scale "
+            f"{float(scale[error != 0][0]):g}, which float32 does not hold together exactly; quantize with "
+            "IntxUnpackedToInt8Tensor, whose zero points are codes"
         )
-    return integer_linear(
-        entries,
-        from_nibbles(pairs.view(np.uint8)) ^ 8,
-        scale.T,
-        None,
-        bits=4,
-        group_size=group_size_of(entries, inputs, scale.shape[0], _group_size(attributes, inputs)),
-        symmetric=symmetric,
-    )
+    return total
 
 
 def _float8(entries: Entries, attributes: Mapping[str, Any], symmetric: bool | None) -> QuantizedLinear:
