@@ -169,8 +169,9 @@ def __init__(
     """A linear whose weight alone is quantized, by `scheme`.
 
     Holds `weight` (codes; two a byte where they have 4 bits), `weight_scale` [out, groups], `weight_zero_point` or
-    `weight_minimum` of that shape where the scheme is asymmetric, `bias` [out], and where the checkpoint has them `weight_g_idx` int32 [in] and
-    `weight_global_scale` float32 [1]. `compute`: "float", or "int8" to quantize each input row too.
+    `weight_minimum` of that shape where the scheme is asymmetric, `bias` [out], and where the checkpoint has them
+    `weight_g_idx` int32 [in] and `weight_global_scale` float32 [1]. `compute`: "float", or "int8" to quantize each
+    input row too.
     """
     scheme = scheme_of(scheme)
     _init[QLinearWoQ](
