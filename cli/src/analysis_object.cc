@@ -1,6 +1,7 @@
 #include "analysis_object.h"
 
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"

@@ -1,7 +1,6 @@
 // disasm, mca.
 #include <algorithm>
-#include <cmath>
-#include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -153,26 +152,31 @@ std::vector<std::string> PredictionRow(const LoopPrediction& prediction) {
   return row;
 }
 
-// The entries whose keys are given, all of them good.
-absl::StatusOr<std::vector<Found>> Whole(const Invocation& invocation) {
+// What both commands begin with.
+struct Inspection {
+  std::vector<Found> entries;  // whose keys are given, all of them good
+  AnalysisObject llvm;
+};
+
+absl::StatusOr<Inspection> Begin(const Invocation& invocation) {
   absl::StatusOr<std::vector<Found>> selected = Select(invocation, invocation.arguments);
-  if (!selected.ok()) return selected;
+  if (!selected.ok()) return selected.status();
   for (const Found& found : *selected) {
     if (!found.entry.ok()) return found.entry.status();
   }
-  return selected;
+  const absl::StatusOr<AnalysisObject> llvm = AnalysisObject::Load(invocation.analysis_object);
+  if (!llvm.ok()) return llvm.status();
+  return Inspection{*std::move(selected), *llvm};
 }
 
 }  // namespace
 
 int Disasm(const Invocation& invocation) {
-  const absl::StatusOr<std::vector<Found>> selected = Whole(invocation);
-  if (!selected.ok()) return Fail(invocation, selected.status());
-  const absl::StatusOr<AnalysisObject> llvm = AnalysisObject::Load(invocation.analysis_object);
-  if (!llvm.ok()) return Fail(invocation, llvm.status());
+  const absl::StatusOr<Inspection> inspection = Begin(invocation);
+  if (!inspection.ok()) return Fail(invocation, inspection.status());
   std::vector<std::string> items;
-  for (const Found& found : *selected) {
-    const absl::StatusOr<Disassembly> code = llvm->Disassemble(*found.entry);
+  for (const Found& found : inspection->entries) {
+    const absl::StatusOr<Disassembly> code = inspection->llvm.Disassemble(*found.entry);
     if (!code.ok()) return Fail(invocation, code.status());
     if (invocation.json) {
       items.push_back(CodeJson(found, *code));
@@ -185,13 +189,11 @@ int Disasm(const Invocation& invocation) {
 }
 
 int Mca(const Invocation& invocation) {
-  const absl::StatusOr<std::vector<Found>> selected = Whole(invocation);
-  if (!selected.ok()) return Fail(invocation, selected.status());
-  const absl::StatusOr<AnalysisObject> llvm = AnalysisObject::Load(invocation.analysis_object);
-  if (!llvm.ok()) return Fail(invocation, llvm.status());
+  const absl::StatusOr<Inspection> inspection = Begin(invocation);
+  if (!inspection.ok()) return Fail(invocation, inspection.status());
   std::vector<std::string> items;
-  for (const Found& found : *selected) {
-    const auto predictions = llvm->Predict(*found.entry, invocation.cpu);
+  for (const Found& found : inspection->entries) {
+    const auto predictions = inspection->llvm.Predict(*found.entry, invocation.cpu);
     if (!predictions.ok()) return Fail(invocation, predictions.status());
     std::vector<std::vector<std::string>> rows;
     for (const LoopPrediction& prediction : *predictions) {
