@@ -132,6 +132,9 @@ void BindModules(py::module_& m) {
       .def("_named_children", [](Module& module) { return module.children(); })
       .def("_named_modules", [](Module& module, const std::string& prefix) { return module.NamedModules(prefix); })
       .def("_to_string", &Module::ToString)
+      .def_property_readonly("resident_bytes", &Module::ResidentBytes,
+                             "Bytes of the memory that holds the parameters of every layer below: tensors, packs, and "
+                             "the packs of groups they are fused into, each counted once.")
       .def("state_dict", &StateDictOf, py::arg("prefix") = "",
            "Every parameter below by its checkpoint name, as a dict of tensors. `prefix` goes before each name as it "
            "is.")

@@ -165,6 +165,16 @@ absl::StatusOr<Tensor> Engine::Read(std::string_view parameter, int64_t first_ro
   return field ? codes_->ReadHeaders(*field, first_row, shape, dtype) : codes_->ReadWeight(first_row, shape);
 }
 
+void Engine::AddTo(MemoryTally& tally) const {
+  tally.Add(pack_);
+  for (const auto& memory : memory_) tally.Add(memory);
+  if (joined_.has_value()) tally.Add(joined_->storage()->memory());
+  if (codes_ != nullptr) tally.Add(codes_.get(), codes_->packed_bytes());
+  const auto bytes = [](const auto& values) { return static_cast<int64_t>(values.size() * sizeof values[0]); };
+  tally.Add(&bias_, bytes(bias_));
+  if (integer_.has_value()) tally.Add(&integer_, bytes(integer_->scales) + bytes(integer_->sums));
+}
+
 absl::StatusOr<Tensor> Engine::ReadWeight(int64_t first_row, const Shape& shape) const {
   if (joined_.has_value()) return joined_->Slice(0, first_row, shape[0]);
   CLIKART_ASSIGN_OR_RETURN(Tensor weight, Tensor::Empty(shape, spec().w));

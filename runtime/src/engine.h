@@ -20,6 +20,7 @@
 #include "dispatch.h"
 #include "kernel_cache.h"
 #include "packing.h"
+#include "resident_bytes.h"
 
 namespace clikart {
 
@@ -91,6 +92,8 @@ class Engine {
   const ir::PanelLayout& layout() const { return layout_; }
   bool joined() const { return joined_.has_value(); }
   int64_t weight_bytes() const;
+  // All memory that it keeps: weights, biases, columns.
+  void AddTo(MemoryTally& tally) const;
 
   // The parameter is here and nowhere else.
   bool Holds(std::string_view parameter) const;

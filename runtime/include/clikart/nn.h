@@ -67,6 +67,9 @@ class Module : public std::enable_shared_from_this<Module> {
   // Self first ("" or `prefix`), then depth first; each module once.
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> NamedModules(std::string_view prefix = "");
 
+  // Bytes of the memory that holds the parameters of every layer below (its tensors, its pack, the pack of the
+  // group it is fused into), each memory counted once. Memory kept by assign counts whole.
+  int64_t ResidentBytes();
   // Every parameter of every layer below, by its checkpoint name. A tied layer appears under each name.
   absl::StatusOr<StateDict> GetStateDict(std::string_view prefix = "");
   // All or nothing over the whole tree: every entry is checked and converted first, then all layers
