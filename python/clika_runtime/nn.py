@@ -189,21 +189,25 @@ def quantize(
     compute: str = "float",
     residency: str | None = None,
     name: str | None = None,
+    importance: Any = None,
 ) -> QLinearWoQ:
     """A new layer with the bias and activation of `linear` and the codes nearest to its weight, by `scheme`.
 
     `scales`: "minmax" takes the least scale that covers each group, so that no weight is off by more than half a
     step; "mse" the one with the least squared error, which may cut a group's largest weights short. Scales are
     rounded to their storage type first. `compute` is the new layer's; `residency` and `name` are those of `linear`
-    where they are None. `linear` may be packed or part of a group, and stays as it is.
+    where they are None. `linear` may be packed or part of a group, and stays as it is. `importance`, for "mse":
+    float [in], what a squared error in each input's weights counts; the mean square of the input's values makes it the
+    error of the output.
 
-    TypeError: `linear` is no Linear. ValueError: a scheme or a word that does not exist. ClikaRTError: `linear` is
+    TypeError: `linear` is no Linear. ValueError: a scheme or a word that does not exist, or an importance that does not
+    fit. ClikaRTError: `linear` is
     unbound or a group, a weight is NaN or infinite, or weights are greater than the scheme's scales reach.
     """
     if not isinstance(linear, Linear):
         raise TypeError(f"QLinearWoQ.quantize: expected a Linear, not a {type(linear).__name__}")
     given = None if name is None else label(name)
-    return _core.QLinearWoQ._quantize(linear, scheme_of(scheme), scales, compute, residency, given)
+    return _core.QLinearWoQ._quantize(linear, scheme_of(scheme), scales, compute, residency, given, importance)
 
 
 @member_of(QLinear)

@@ -163,6 +163,7 @@ class QLinearWoQ(Layer):
         compute: Literal["float", "int8"] = "float",
         residency: _Residency | None = None,
         name: str | None = None,
+        importance: TensorLike | None = None,
     ) -> QLinearWoQ: ...
     @property
     def in_features(self) -> int: ...

@@ -125,12 +125,13 @@ void BindLinear(py::module_& m) {
 
 std::shared_ptr<QLinearWoQ> Quantize(const Linear& linear, const QuantScheme& scheme, const std::string& scales,
                                      const std::string& compute, const std::optional<std::string>& residency,
-                                     std::optional<std::string> name) {
+                                     std::optional<std::string> name, const py::object& importance) {
   QuantizeOptions options{.scheme = scheme,
                           .scales = Unwrap(ParseScaleSearch(scales)),
                           .compute = Unwrap(ParseCompute(compute)),
                           .name = std::move(name)};
   if (residency.has_value()) options.residency = Unwrap(ParseResidency(*residency));
+  if (!importance.is_none()) options.importance = ToTensor(importance);
   absl::StatusOr<std::shared_ptr<QLinearWoQ>> layer;
   {
     ReleasedGil released;

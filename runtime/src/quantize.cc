@@ -101,6 +101,7 @@ class CodeWriter {
       if (spec.name == "weight") writer.codes_ = pinned.data;
       if (spec.name == "weight_scale") writer.scales_ = pinned.data;
       if (spec.name == "weight_zero_point") writer.zero_points_ = pinned.data;
+      if (spec.name == "weight_minimum") writer.minimums_ = pinned.data;
       writer.tensors_.emplace_back(spec.name, std::move(tensor));
     }
     return writer;
@@ -110,20 +111,17 @@ class CodeWriter {
     const int64_t at = row * groups_ + group;
     const auto size = static_cast<int64_t>(ir::SizeOf(scheme_.ScaleDType()));
     std::memcpy(scales_ + at * size, &grid.scale_bits, static_cast<size_t>(size));  // little endian
+    if (minimums_ != nullptr) std::memcpy(minimums_ + at * size, &grid.minimum_bits, static_cast<size_t>(size));
     if (zero_points_ != nullptr) zero_points_[at] = static_cast<std::byte>(grid.zero);
   }
 
-  // `codes`: one a byte, `depth` of them.
-  void WriteCodes(int64_t row, const uint8_t* codes) {
-    std::byte* out = codes_ + row * row_bytes_;
-    if (scheme_.bits == 8) {
-      std::memcpy(out, codes, static_cast<size_t>(row_bytes_));
-      return;
-    }
-    std::memset(out, 0, static_cast<size_t>(row_bytes_));
-    for (int64_t k = 0; k < depth_; ++k) {
-      const int64_t bit = k * scheme_.bits;
-      out[bit / 8] |= static_cast<std::byte>(codes[k] << (bit % 8));
+  // `codes`: one a byte, as many as inputs. In memory the first lies in the lowest bits.
+  void WriteCodes(int64_t row, std::span<const uint8_t> codes) {
+    std::byte* const out = codes_ + row * row_bytes_;
+    std::fill_n(out, row_bytes_, std::byte{0});
+    for (size_t i = 0; i < codes.size(); ++i) {
+      const size_t bit = i * static_cast<size_t>(scheme_.bits);
+      out[bit / 8] |= static_cast<std::byte>(codes[i] << bit % 8);
     }
   }
 
@@ -131,24 +129,25 @@ class CodeWriter {
 
  private:
   CodeWriter(const QuantScheme& scheme, int64_t depth)
-      : scheme_(scheme), depth_(depth), groups_(scheme.GroupCount(depth)), row_bytes_(scheme.CodeBytes(depth)) {}
+      : scheme_(scheme), groups_(scheme.GroupCount(depth)), row_bytes_(scheme.CodeBytes(depth)) {}
 
   QuantScheme scheme_;
-  int64_t depth_;
   int64_t groups_;
   int64_t row_bytes_;
   StateDict tensors_;
   std::byte* codes_ = nullptr;
   std::byte* scales_ = nullptr;
-  std::byte* zero_points_ = nullptr;  // null where the scheme is symmetric
+  std::byte* zero_points_ = nullptr;  // these two: null where the scheme has none
+  std::byte* minimums_ = nullptr;
 };
 
 absl::StatusOr<Tensor> FloatTensor(std::span<const float> values) {
   return Tensor::FromVector<float>(Shape{static_cast<int64_t>(values.size())}, DType::kFloat32, values);
 }
 
-absl::Status QuantizeRows(const WeightReader& weight, const QuantScheme& scheme, const GroupQuantizer& quantizer,
-                          CodeWriter& writer) {
+// `importance`: of each input, or empty.
+absl::Status QuantizeRows(const WeightReader& weight, std::span<const float> importance, const QuantScheme& scheme,
+                          const GroupQuantizer& quantizer, CodeWriter& writer) {
   const int64_t groups = scheme.GroupCount(weight.depth);
   const int64_t size = scheme.group_size == -1 ? weight.depth : scheme.group_size;
   FirstIndex unreached;  // row * groups + group
@@ -157,20 +156,46 @@ absl::Status QuantizeRows(const WeightReader& weight, const QuantScheme& scheme,
     std::vector<uint8_t> codes(static_cast<size_t>(weight.depth));
     weight.Read(row, values.data());
     for (int64_t group = 0; group < groups; ++group) {
-      const int64_t first = group * size, count = std::min(size, weight.depth - first);
-      const std::span<const float> members(values.data() + first, static_cast<size_t>(count));
-      const std::optional<GroupGrid> grid = quantizer.Fit(members);
+      const auto first = static_cast<size_t>(group * size);
+      const auto count = static_cast<size_t>(std::min(size, weight.depth - group * size));
+      const std::span<const float> members = std::span(values).subspan(first, count);
+      const std::optional<GroupGrid> grid =
+          quantizer.Fit({members, importance.empty() ? importance : importance.subspan(first, count)});
       if (!grid.has_value()) return unreached.Report(row * groups + group);
       quantizer.Encode(members, *grid, codes.data() + first);
       writer.WriteGroup(row, group, *grid);
     }
-    writer.WriteCodes(row, codes.data());
+    writer.WriteCodes(row, codes);
   });
   if (!unreached.get().has_value()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("weight: row ", *unreached.get() / groups, ", group ", *unreached.get() % groups,
-                   " needs a scale above ", GreatestScale(scheme.scale_type), ", the greatest that ", scheme.ToString(),
-                   " can store; use a scheme with bfloat16 or float32 scales"));
+  return absl::FailedPreconditionError(absl::StrCat("weight: row ", *unreached.get() / groups, ", group ",
+                                                    *unreached.get() % groups, " is beyond what ", scheme.ToString(),
+                                                    " can store: its scales end at ", GreatestScale(scheme.scale_type),
+                                                    "; use a scheme with bfloat16 or float32 scales"));
+}
+
+// What the error of each input counts, checked; empty where none is given.
+absl::StatusOr<std::vector<float>> ImportanceOf(const QuantizeOptions& options, int64_t inputs) {
+  if (!options.importance.has_value()) return std::vector<float>();
+  const Tensor& given = *options.importance;
+  if (options.scales != ScaleSearch::kMse) {
+    return absl::InvalidArgumentError("importance is given, which only scales \"mse\" reads");
+  }
+  if (given.shape() != Shape{inputs} || !ir::IsFloat(given.dtype())) {
+    return absl::InvalidArgumentError(absl::StrCat("importance: found ", given.ToString(), ", expected floats ",
+                                                   ShapeString(Shape{inputs}), ", one for each input"));
+  }
+  CLIKART_ASSIGN_OR_RETURN(const Tensor dense, given.Contiguous());
+  CLIKART_ASSIGN_OR_RETURN(const Tensor::Pinned pinned, dense.Pin());
+  std::vector<float> values(static_cast<size_t>(inputs));
+  ConvertFloats(pinned.data, dense.dtype(), reinterpret_cast<std::byte*>(values.data()), DType::kFloat32, inputs);
+  const auto bad =
+      std::find_if(values.begin(), values.end(), [](float value) { return !(std::isfinite(value) && value >= 0); });
+  if (bad != values.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("importance: found ", *bad, " at position ", bad - values.begin(),
+                                                   ", expected finite numbers that are not negative"));
+  }
+  return values;
 }
 
 }  // namespace
@@ -179,10 +204,6 @@ absl::StatusOr<std::shared_ptr<QLinearWoQ>> QLinearWoQ::Quantize(const Linear& l
   if (linear.body() == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(
         linear.ToString(), " is a group, whose parts hold the weights: quantize the parts, then fuse what comes back"));
-  }
-  if (options.scheme.minimum) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        linear.ToString(), ": ", options.scheme.ToString(), " is not quantized to yet; use a scheme with zero points"));
   }
   const LayerBody& body = *linear.body();
   const QuantScheme& scheme = options.scheme;
@@ -201,12 +222,14 @@ absl::StatusOr<std::shared_ptr<QLinearWoQ>> QLinearWoQ::Quantize(const Linear& l
     return absl::Status(status.code(), absl::StrCat(body.label(), ", ", status.message()));
   };
 
+  const absl::StatusOr<std::vector<float>> importance = ImportanceOf(options, weight.depth);
+  if (!importance.ok()) return refused(importance.status());
   const absl::StatusOr<float> peak = Peak(weight);
   if (!peak.ok()) return refused(peak.status());
   const float global_scale = scheme.HasGlobalScale() ? GlobalScaleFor(scheme, *peak) : 1.0f;
   CLIKART_ASSIGN_OR_RETURN(CodeWriter writer, CodeWriter::Make(*layer));
   const absl::Status written =
-      QuantizeRows(weight, scheme, GroupQuantizer(scheme, options.scales, global_scale), writer);
+      QuantizeRows(weight, *importance, scheme, GroupQuantizer(scheme, options.scales, global_scale), writer);
   if (!written.ok()) return refused(written);
 
   StateDict& state = writer.tensors();

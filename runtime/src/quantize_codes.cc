@@ -1,7 +1,8 @@
 #include "quantize_codes.h"
 
-#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
 
 namespace clikart {
 
@@ -13,18 +14,7 @@ CodebookLevels::CodebookLevels(const ir::QuantScheme& scheme) {
   }
   std::sort(levels_.begin(), levels_.end(), [](const Level& a, const Level& b) { return a.value < b.value; });
   for (size_t i = 1; i < levels_.size(); ++i) midpoints_.push_back((levels_[i - 1].value + levels_[i].value) / 2);
-}
-
-const Level& CodebookLevels::Nearest(double value) const {
-  const auto midpoint = std::lower_bound(midpoints_.begin(), midpoints_.end(), value);
-  const auto below = static_cast<size_t>(midpoint - midpoints_.begin());
-  const bool tie = midpoint != midpoints_.end() && *midpoint == value;
-  return levels_[tie && levels_[below].code % 2 != 0 ? below + 1 : below];
-}
-
-Level IntegerLevels::Nearest(double value, int zero) const {
-  const double nearest = std::nearbyint(std::clamp<double>(value, least - zero, greatest - zero));
-  return {nearest, static_cast<uint8_t>(static_cast<int>(nearest) + zero)};
+  midpoints_.resize(std::bit_ceil(levels_.size()) - 1, std::numeric_limits<double>::infinity());
 }
 
 IntegerLevels IntegerLevelsOf(const ir::QuantScheme& scheme) {

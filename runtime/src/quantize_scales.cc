@@ -1,6 +1,7 @@
 #include "quantize_scales.h"
 
 #include <algorithm>
+#include <array>
 #include <ranges>
 
 namespace clikart {
@@ -28,17 +29,48 @@ ScaleRange RangeOf(ir::ScaleType type) {
   return {0, 0};
 }
 
+// Scales of one byte by their bits: decoding one runs a program.
+using ByteScales = std::array<float, 256>;
+
+ByteScales ByteScalesOf(ir::ScaleType type) {
+  ByteScales values;
+  for (uint32_t bits = 0; bits < values.size(); ++bits) values[bits] = ir::DecodeScale(type, bits);
+  return values;
+}
+
+// The first of these bits whose value is at least `wanted`; none when all are below.
+std::optional<uint32_t> FirstFrom(ir::ScaleType type, uint32_t first, uint32_t last, double wanted) {
+  const auto all = std::views::iota(first, last + 1);
+  const auto found = std::ranges::partition_point(
+      all, [&](uint32_t bits) { return static_cast<double>(ScaleValue(type, bits)) < wanted; });
+  return found == all.end() ? std::nullopt : std::optional<uint32_t>(*found);
+}
+
 }  // namespace
+
+float ScaleValue(ir::ScaleType type, uint32_t bits) {
+  static const ByteScales e8m0 = ByteScalesOf(ir::ScaleType::kE8m0), e4m3 = ByteScalesOf(ir::ScaleType::kE4m3);
+  if (type == ir::ScaleType::kE8m0) return e8m0[bits];
+  if (type == ir::ScaleType::kE4m3) return e4m3[bits];
+  return ir::DecodeScale(type, bits);
+}
 
 std::optional<uint32_t> LeastScale(ir::ScaleType type, double wanted) {
   const ScaleRange range = RangeOf(type);
-  const auto all = std::views::iota(range.least, range.greatest + 1);
-  const auto found = std::ranges::partition_point(
-      all, [&](uint32_t bits) { return static_cast<double>(ir::DecodeScale(type, bits)) < wanted; });
-  if (found == all.end()) return std::nullopt;
-  return *found;
+  return FirstFrom(type, range.least, range.greatest, wanted);
 }
 
-float GreatestScale(ir::ScaleType type) { return ir::DecodeScale(type, RangeOf(type).greatest); }
+std::optional<uint32_t> GreatestMinimum(ir::ScaleType type, double wanted) {
+  const uint32_t greatest = RangeOf(type).greatest;
+  if (wanted < 0) {
+    const uint32_t sign = type == ir::ScaleType::kFloat32 ? 0x80000000 : 0x8000;
+    const std::optional<uint32_t> magnitude = FirstFrom(type, 0, greatest, -wanted);
+    return magnitude.has_value() ? std::optional<uint32_t>(*magnitude | sign) : std::nullopt;
+  }
+  const uint32_t above = FirstFrom(type, 0, greatest, wanted).value_or(greatest);
+  return ScaleValue(type, above) > wanted ? above - 1 : above;
+}
+
+float GreatestScale(ir::ScaleType type) { return ScaleValue(type, RangeOf(type).greatest); }
 
 }  // namespace clikart

@@ -20,10 +20,14 @@ using testing::Random;
 using testing::SameBits;
 using testing::Value;
 
-constexpr const char* kSchemes[] = {
-    "int4",     "int4_g32",      "int4_g7_asym",    "int4_asym_f32",     "int8",          "int8_g16_bf16", "int8_asym",
-    "nf4_g16",  "fp4_g32_f32",   "fp4_g16_bf16",    "int8_g16_asym_f32", "int4_g16_e8m0", "mxfp4",         "nvfp4",
-    "fp8_e4m3", "fp8_e5m2_bf16", "fp8_e4m3_g16_f32"};
+constexpr const char* kSchemes[] = {"int4",          "int4_g32",      "int4_g7_asym",
+                                    "int4_asym_f32", "int8",          "int8_g16_bf16",
+                                    "int8_asym",     "nf4_g16",       "fp4_g32_f32",
+                                    "fp4_g16_bf16",  "int2_g16",      "int8_g16_asym_f32",
+                                    "int4_g16_e8m0", "mxfp4",         "nvfp4",
+                                    "fp8_e4m3",      "int2_g7_min",   "fp8_e4m3_g16_f32",
+                                    "int4_g32_min",  "int8_min_bf16", "int4_g16_min_f32",
+                                    "int2_asym",     "fp8_e5m2_bf16"};
 
 QuantScheme Scheme(const std::string& text) { return Value(QuantScheme::Parse(text)); }
 
@@ -50,14 +54,15 @@ std::vector<uint8_t> BytesOf(const QLinearWoQ& layer, const std::string& name) {
 
 struct Decoded {
   std::vector<double> weights;
-  std::vector<double> scales;  // of each weight
-  std::vector<double> values;  // of each code, less the zero point
+  std::vector<double> scales;    // of each weight
+  std::vector<double> minimums;  // likewise
+  std::vector<double> values;    // of each code, less the zero point
 };
 
 Decoded Decode(const QLinearWoQ& layer) {
   const QuantScheme& scheme = layer.scheme();
   const std::vector<uint8_t> codes = BytesOf(layer, "weight"), scales = BytesOf(layer, "weight_scale"),
-                             zeros = BytesOf(layer, "weight_zero_point");
+                             zeros = BytesOf(layer, "weight_zero_point"), minimums = BytesOf(layer, "weight_minimum");
   const bool global = scheme.HasGlobalScale();
   const float global_scale = global ? testing::ToFloats(Value(layer.Parameter("weight_global_scale")))[0] : 1.0f;
   const auto depth = static_cast<size_t>(layer.in_features());
@@ -68,17 +73,22 @@ Decoded Decode(const QLinearWoQ& layer) {
   for (size_t row = 0; row < static_cast<size_t>(layer.out_features()); ++row) {
     for (size_t k = 0; k < depth; ++k) {
       const size_t group = row * groups + k / group_size;
-      uint32_t bits = 0;
-      std::memcpy(&bits, scales.data() + group * scale_size, scale_size);
-      const float scale = ir::DecodeScale(scheme.scale_type, bits) * global_scale;
-      const uint8_t code = scheme.bits == 8
-                               ? codes[row * depth + k]
-                               : static_cast<uint8_t>(codes[row * ((depth + 1) / 2) + k / 2] >> (k % 2 * 4) & 15);
-      double value = ir::DecodeCode(scheme, code);
+      const auto stored = [&](const std::vector<uint8_t>& bytes) {
+        uint32_t bits = 0;
+        std::memcpy(&bits, bytes.data() + group * scale_size, scale_size);
+        return ir::DecodeScale(scheme.scale_type, bits);
+      };
+      const float scale = stored(scales) * global_scale;
+      const auto bits = static_cast<size_t>(scheme.bits);
+      const size_t row_bytes = (depth * bits + 7) / 8;
+      const int code = codes[row * row_bytes + k * bits / 8] >> (k * bits % 8) & ((1 << bits) - 1);
+      double value = ir::DecodeCode(scheme, static_cast<uint8_t>(code));
       if (!zeros.empty()) value -= zeros[group];
+      const double minimum = minimums.empty() ? 0.0 : stored(minimums);
       decoded.scales.push_back(scale);
       decoded.values.push_back(value);
-      decoded.weights.push_back(scale * value);
+      decoded.minimums.push_back(minimum);
+      decoded.weights.push_back(scale * value + minimum);
     }
   }
   return decoded;
@@ -112,7 +122,8 @@ void ExpectWithinHalfAStep(const Tensor& weight, const QLinearWoQ& layer) {
   for (size_t i = 0; i < wanted.size(); ++i) {
     ASSERT_TRUE(std::isfinite(decoded.scales[i]));
     ASSERT_GT(decoded.scales[i], 0);
-    const double half = HalfStep(layer.scheme(), wanted[i] / decoded.scales[i]) * decoded.scales[i];
+    const double half =
+        HalfStep(layer.scheme(), (wanted[i] - decoded.minimums[i]) / decoded.scales[i]) * decoded.scales[i];
     ASSERT_LE(std::abs(wanted[i] - decoded.weights[i]), half * (1 + 1e-12))
         << layer.scheme().ToString() << ", element " << i << ": " << wanted[i] << ", scale " << decoded.scales[i];
   }
@@ -131,6 +142,25 @@ TEST(LeastScale, IsTheFirstThatCovers) {
     EXPECT_GE(ir::DecodeScale(type, *LeastScale(type, 0)), 0x1p-126f);
     EXPECT_EQ(ir::DecodeScale(type, *LeastScale(type, GreatestScale(type))), GreatestScale(type));
     EXPECT_FALSE(LeastScale(type, GreatestScale(type) * 1.01).has_value());
+  }
+}
+
+TEST(GreatestMinimum, IsTheLastThatIsNotAbove) {
+  using ir::ScaleType;
+  for (const ScaleType type : {ScaleType::kFloat32, ScaleType::kFloat16, ScaleType::kBFloat16}) {
+    for (const double wanted : {0.0, -0.0, 1.0, 0.1, 1e-30, 3.0001, 1e5}) {
+      const float below = ir::DecodeScale(type, *GreatestMinimum(type, wanted));
+      EXPECT_LE(below, wanted);
+      EXPECT_LE(wanted - below, std::max(wanted / 128, 0x1p-24) + (wanted > 65504 ? wanted : 0));
+      if (wanted > 65504 && type == ScaleType::kFloat16) {
+        EXPECT_EQ(below, 65504);
+        EXPECT_FALSE(GreatestMinimum(type, -wanted).has_value());
+        continue;
+      }
+      const float negative = ir::DecodeScale(type, *GreatestMinimum(type, -wanted));
+      EXPECT_LE(negative, -wanted);
+      EXPECT_LE(-wanted - negative, std::max(wanted / 128, 0x1p-24));
+    }
   }
 }
 
@@ -200,7 +230,7 @@ TEST(Quantize, RepresentableWeightsComeBackExactly) {
     // Codes under scales that are powers of two; the ends occur in every group, so that its scale is known.
     const QuantScheme scheme = Scheme(text);
     const int64_t k = 70, size = scheme.group_size == -1 ? k : scheme.group_size;
-    const int least = scheme.CodeDType() == DType::kInt8 ? -128 : scheme.bits == 4 && scheme.symmetric ? -8 : -3;
+    const int least = scheme.CodeDType() == DType::kInt8 ? -128 : scheme.symmetric ? -scheme.Midpoint() : -3;
     std::mt19937 generator(2);
     std::vector<float> weights;
     for (int64_t row = 0; row < 5; ++row) {
@@ -242,6 +272,33 @@ TEST(Quantize, LeastSquaresIsNoWorseThanCovering) {
   EXPECT_TRUE(better);
 }
 
+TEST(Quantize, ErrorsOfImportantInputsCountMore) {
+  const Tensor weight = Random({16, 64}, 7);
+  std::vector<float> importance(64, 1e-3f);
+  for (size_t k = 0; k < 64; k += 8) importance[k] = 100;
+  const std::vector<float> wanted = testing::ToFloats(weight);
+  for (const char* text : kSchemes) {
+    const auto error = [&](const QLinearWoQ& layer) {
+      const std::vector<double> found = Decode(layer).weights;
+      double sum = 0;
+      for (size_t i = 0; i < found.size(); ++i) sum += importance[i % 64] * std::pow(wanted[i] - found[i], 2);
+      return sum;
+    };
+    const auto linear = LinearOf(weight);
+    QuantizeOptions options{.scheme = Scheme(text), .scales = ScaleSearch::kMse};
+    const auto alike = Value(QLinearWoQ::Quantize(*linear, options));
+    options.importance = Floats({64}, importance);
+    const auto weighted = Value(QLinearWoQ::Quantize(*linear, options));
+    const bool coarse = std::string(text).starts_with("mx") || std::string(text).ends_with("e8m0");
+    EXPECT_LT(error(*weighted), error(*alike) * (coarse ? 1.01 : 0.95)) << text;
+    // Inputs that count nothing leave scales that are as good as any.
+    options.importance = Value(Tensor::Zeros(Shape{64}, DType::kFloat32));
+    for (const double scale : Decode(*Value(QLinearWoQ::Quantize(*linear, options))).scales) {
+      EXPECT_TRUE(std::isfinite(scale) && scale > 0);
+    }
+  }
+}
+
 TEST(Quantize, UnusualGroupsHaveFiniteScales) {  // C032
   constexpr float kTiny = std::numeric_limits<float>::denorm_min();
   for (const char* text : kSchemes) {
@@ -280,7 +337,7 @@ TEST(Quantize, ForwardReadsTheDecodedWeight) {
     const std::vector<float> y = testing::ToFloats(Value(layer->Forward(Floats({50, 50}, unit))));
     for (size_t k = 0; k < 50; ++k) {
       for (size_t n = 0; n < 7; ++n) {
-        EXPECT_FLOAT_EQ(y[k * 7 + n], static_cast<float>(weights[n * 50 + k]) + bias[n]) << text;
+        EXPECT_NEAR(y[k * 7 + n], weights[n * 50 + k] + bias[n], 2e-6) << text;
       }
     }
   }
@@ -365,6 +422,22 @@ TEST(Quantize, RefusesByName) {
   weights[25] = 1e9f;
   EXPECT_THAT(refusal(Floats({3, 20}, weights), "int4_g4"), HasSubstr("row 1, group 1"));
   ExpectWithinHalfAStep(Floats({3, 20}, weights), *Quantized(Floats({3, 20}, weights), "int4_g4_bf16"));
+
+  for (const Tensor& importance : {Floats({3}, {1, 1, 1}), Floats({1, 4}, {1, 1, 1, 1}), Floats({4}, {1, -1, 1, 1}),
+                                   Floats({4}, {1, 1, std::numeric_limits<float>::infinity(), 1}),
+                                   Value(Tensor::Zeros(Shape{4}, DType::kInt32))}) {
+    const absl::Status status =
+        QLinearWoQ::Quantize(*MakeLinear(4, 4, 1),
+                             {.scheme = Scheme("int8"), .scales = ScaleSearch::kMse, .importance = importance})
+            .status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(status.message(), HasSubstr("importance"));
+  }
+  EXPECT_EQ(
+      QLinearWoQ::Quantize(*MakeLinear(4, 4, 1), {.scheme = Scheme("int8"), .importance = Floats({4}, {1, 1, 1, 1})})
+          .status()
+          .code(),
+      absl::StatusCode::kInvalidArgument);
 
   const auto unbound = Value(Linear::Create(4, 4, {.name = "empty"}));
   EXPECT_THAT(QLinearWoQ::Quantize(*unbound, {.scheme = Scheme("int8")}).status().message(), HasSubstr("'empty'"));

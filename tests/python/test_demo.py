@@ -12,7 +12,8 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "python" / "examples"
 sys.path.insert(0, str(EXAMPLES))
 
 import demo  # noqa: E402
-from realmodels import checkpoints, inputs, mtcnn, reference, report, wordpiece  # noqa: E402
+from clika_runtime import nn  # noqa: E402
+from realmodels import checkpoints, inputs, mtcnn, quantized, reference, report, wordpiece  # noqa: E402
 
 
 @pytest.mark.parametrize("network", demo.NETWORKS)
@@ -50,6 +51,40 @@ def test_table_without_rich(monkeypatch, capsys):
     assert lines[1].split()[:3] == ["network", "group", "parts"]
     assert "2.0 ms" in lines[3]
     assert "100.0 us" in lines[3]
+
+
+class _Pair(nn.Module):
+    def __init__(self, rng):
+        super().__init__()
+        self.up, self.down = nn.Linear(48, 64, activation="relu"), nn.Linear(64, 32, bias=False)
+        self.up.bind(weight=rng.standard_normal((64, 48), np.float32), bias=rng.standard_normal(64, np.float32))
+        self.down.bind(weight=rng.standard_normal((32, 64), np.float32))
+
+    def forward(self, x):
+        return np.asarray(self.down(self.up(x)))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "bytes_a_group"), [("int4_g16", 2), ("int4_g16_asym_f32", 5), ("int8_g16_min_bf16", 4), ("mxfp4", 1)]
+)
+def test_quantize_linears(rng, scheme, bytes_a_group):
+    model = _Pair(rng)
+    x = rng.standard_normal((50, 48), np.float32)
+    wanted = model(x)
+    with pytest.raises(RuntimeError, match="no sample"):
+        quantized.quantize_linears(model, scheme, lambda: None)
+    assert np.array_equal(model(x), wanted)
+    quantized.quantize_linears(model, scheme, lambda: model(x))
+    assert [type(child) for child in model.children()] == [nn.QLinearWoQ, nn.QLinearWoQ]
+    assert model.up.activation is nn.Activation.relu
+    y = model(x)
+    assert np.linalg.norm(y - wanted) < 0.3 * np.linalg.norm(wanted)
+    size = 32 if scheme == "mxfp4" else 16
+    groups = 64 * -(-48 // size) + 32 * (64 // size)
+    codes = (48 * 64 + 64 * 32) * model.up.scheme.bits // 8
+    assert quantized.expected_bytes(model) == codes + groups * bytes_a_group + 2 * 4 * 64
+    if 48 % size == 0:
+        assert model.resident_bytes == quantized.expected_bytes(model)
 
 
 # Ids of the original tokenizer.

@@ -24,9 +24,24 @@ TABLES = {
     "e5m2": np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e5m2).astype(np.float32),
 }
 SCALES = {"e8m0": ml_dtypes.float8_e8m0fnu, "e4m3": ml_dtypes.float8_e4m3fn}
-FORMS = ["int4", "int4{}_asym", "int8", "int8{}_asym", "nf4{}", "fp4{}", "fp8_e4m3{}", "fp8_e5m2{}"]
+FORMS = [
+    "int4{}",
+    "int4{}_min",
+    "int8{}_min",
+    "int2{}",
+    "int2{}_asym",
+    "int2{}_min",
+    "int4{}_asym",
+    "int8{}",
+    "int8{}_asym",
+    "nf4{}",
+    "fp4{}",
+    "fp8_e4m3{}",
+    "fp8_e5m2{}",
+]
 SCHEMES = [
     *["int4_g32", "int4_g32_asym", "int4_asym_f32", "int8", "int8_g16_asym_bf16", "nf4_g16", "fp4_g32_f32"],
+    *["int4_g32_min", "int8_g16_min_f32", "int2_g16", "int2_g16_asym_f32", "int2_min_bf16"],
     *["mxfp4", "nvfp4", "fp8_e4m3", "fp8_e5m2_g32_f32", "int4_g16_e8m0"],
 ]
 
@@ -37,11 +52,12 @@ def linear_of(weight, bias=None, **options):
 
 
 def decode(layer):
-    """The values of the codes less their zero points, and the scale of each, [out, in] float64."""
+    """The values of the codes less their zero points, the scale and the minimum of each: float64 [out, in]."""
     scheme, depth = layer.scheme, layer.in_features
     codes = np.asarray(layer.weight)
-    if scheme.bits == 4:
-        codes = np.stack([codes & 15, codes >> 4], axis=-1).reshape(len(codes), -1)[:, :depth]
+    if scheme.bits < 8:
+        shifts = np.arange(0, 8, scheme.bits, dtype=np.uint8)
+        codes = (codes[:, :, None] >> shifts & 2**scheme.bits - 1).reshape(len(codes), -1)[:, :depth]
     size = depth if scheme.group_size < 0 else scheme.group_size
     group = np.arange(depth) // max(size, 1)
     scales = np.asarray(layer.weight_scale)
@@ -50,20 +66,19 @@ def decode(layer):
     scales = scales.astype(np.float32)
     if layer.weight_global_scale is not None:
         scales = scales * np.asarray(layer.weight_global_scale)
-    if scheme.codebook is None:
-        values = codes.astype(np.float64)
-        if layer.weight_zero_point is not None:
-            values = values - np.asarray(layer.weight_zero_point).astype(np.float64)[:, group]
-        elif scheme.bits == 4:
-            values = values - 8
-    else:
+    minimums = np.zeros_like(scales) if layer.weight_minimum is None else np.asarray(layer.weight_minimum)
+    if scheme.codebook is not None:
         values = TABLES[scheme.codebook][codes].astype(np.float64)
-    return values, scales.astype(np.float64)[:, group]
+    elif layer.weight_zero_point is not None:
+        values = codes - np.asarray(layer.weight_zero_point).astype(np.float64)[:, group]
+    else:
+        values = codes.astype(np.float64) - (2 ** (scheme.bits - 1) if scheme.symmetric and scheme.bits < 8 else 0)
+    return values, scales.astype(np.float64)[:, group], minimums.astype(np.float64)[:, group]
 
 
 def dequantized(layer):
-    values, scales = decode(layer)
-    return values * scales
+    values, scales, minimums = decode(layer)
+    return values * scales + minimums
 
 
 def half_steps(scheme, positions):
@@ -76,17 +91,17 @@ def half_steps(scheme, positions):
 
 
 def assert_within_half_a_step(weight, layer):
-    values, scales = decode(layer)
+    values, scales, minimums = decode(layer)
     assert np.isfinite(scales).all()
     assert (scales > 0).all()
-    bound = half_steps(layer.scheme, weight / scales) * scales
-    assert (np.abs(weight - values * scales) <= bound * (1 + 1e-12)).all(), str(layer.scheme)
+    bound = half_steps(layer.scheme, (weight - minimums) / scales) * scales
+    assert (np.abs(weight - values * scales - minimums) <= bound * (1 + 1e-12)).all(), str(layer.scheme)
 
 
 @st.composite
 def schemes(draw):
     group = draw(st.sampled_from(["", "_g1", "_g7", "_g16", "_g32", "_g100"]))
-    form = draw(st.sampled_from(["int4{}", *FORMS[1:], "int8{}"]))
+    form = draw(st.sampled_from(FORMS))
     scale = draw(st.sampled_from(["", "_f32", "_bf16"]))
     return draw(st.sampled_from([form.format(group) + scale, "mxfp4", "nvfp4"]))
 
@@ -121,7 +136,9 @@ def test_representable_weights_come_back_exactly(rng, scheme):
     state = {name: np.array(tensor) for name, tensor in first.state_dict().items()}
     size = 96 if first.scheme.group_size < 0 else first.scheme.group_size
     codes = state["weight"].view(np.uint8)
-    if first.scheme.bits == 4:
+    if first.scheme.bits == 2:
+        codes[:, :: size // 4] = 0b11100100
+    elif first.scheme.bits == 4:
         codes[:, :: size // 2] = (
             0xF0 if first.scheme.codebook is None else {"nf4": 0xFF, "e2m1": 0x77}[first.scheme.codebook]
         )
@@ -138,6 +155,21 @@ def test_representable_weights_come_back_exactly(rng, scheme):
             same_bits(tensor, state[name])
 
 
+@pytest.mark.parametrize("scheme", ["int4_g32", "int4_g32_min", "int8_asym", "nf4_g16", "nvfp4"])
+def test_importance_makes_the_outputs_error_least(rng, scheme):
+    # Inputs of very different size: the error of the output is what counts.
+    x = rng.standard_normal((200, 64), np.float32) * np.exp(2 * rng.standard_normal(64)).astype(np.float32)
+    weight = rng.standard_normal((24, 64), np.float32)
+    importance = np.square(x).mean(axis=0)
+    off = []
+    for options in ({}, {"scales": "mse"}, {"scales": "mse", "importance": importance}):
+        layer = nn.QLinearWoQ.quantize(linear_of(weight), scheme, **options)
+        off.append(np.square(x @ (dequantized(layer) - weight).T).mean())
+    assert off[2] < 0.95 * min(off[:2])
+    even = nn.QLinearWoQ.quantize(linear_of(weight), scheme, scales="mse", importance=np.ones(64, np.float32))
+    same_bits(even.weight, nn.QLinearWoQ.quantize(linear_of(weight), scheme, scales="mse").weight)
+
+
 @pytest.mark.parametrize("scales", ["minmax", "mse"])
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_unusual_groups(scheme, scales):
@@ -146,9 +178,8 @@ def test_unusual_groups(scheme, scales):
     weight[6] = np.where(np.arange(64) % 3 == 0, -1, 0.25)
     weight[7, 40] = -100
     layer = nn.QLinearWoQ.quantize(linear_of(weight), scheme, scales=scales)
-    values, scale = decode(layer)
-    assert np.isfinite(scale).all()
-    assert not (values * scale)[0].any()
+    assert np.isfinite(decode(layer)[1]).all()
+    assert not dequantized(layer)[0].any()
     if scales == "minmax":
         assert_within_half_a_step(weight, layer)
     y = np.asarray(layer(np.eye(64, dtype=np.float32)))
@@ -164,7 +195,9 @@ def test_forward_is_the_decoded_weights(rng, scheme, residency):
     decoded = dequantized(layer)
     x = rng.standard_normal((5, 100), np.float32)
     reference = x.astype(np.float64) @ decoded.T + bias
-    bound = (np.abs(x).astype(np.float64) @ np.abs(decoded).T + np.abs(bias)) * (100 + 16) * 2.0**-24
+    values, scales, minimums = decode(layer)
+    terms = np.abs(values * scales) + np.abs(minimums)
+    bound = (np.abs(x).astype(np.float64) @ terms.T + np.abs(bias)) * (100 + 16) * 2.0**-24
     assert (np.abs(np.asarray(layer(x)) - reference) <= bound).all()
 
 
@@ -262,6 +295,12 @@ def test_wrong_arguments(rng):
         nn.QLinearWoQ.quantize(linear, "int8", name=3)
     with pytest.raises(TypeError, match="scheme"):
         nn.QLinearWoQ.quantize(linear, 8)
+    with pytest.raises(ValueError, match=r"importance: .*\[8\]"):
+        nn.QLinearWoQ.quantize(linear, "int8", scales="mse", importance=np.ones(7, np.float32))
+    with pytest.raises(ValueError, match="found -1 at position 3"):
+        nn.QLinearWoQ.quantize(linear, "int8", scales="mse", importance=np.array([1, 1, 1, -1] * 2, np.float32))
+    with pytest.raises(ValueError, match='only scales "mse"'):
+        nn.QLinearWoQ.quantize(linear, "int8", importance=np.ones(8, np.float32))
     with pytest.raises(clika_runtime.ClikaRTError, match="'empty' is unbound"):
         nn.QLinearWoQ.quantize(nn.Linear(4, 4, name="empty"), "int8")
     with pytest.raises(clika_runtime.ClikaRTError, match="parts"):

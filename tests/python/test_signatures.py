@@ -85,6 +85,7 @@ def test_warmup():
 def test_quantize():
     assert spelled(nn.QLinearWoQ.quantize) == [
         *["linear", "scheme", "*", "scales='minmax'", "compute='float'", "residency=None", "name=None"],
+        "importance=None",
     ]
 
 

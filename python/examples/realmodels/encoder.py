@@ -9,6 +9,7 @@ from clika_runtime import nn
 
 from .checkpoints import read_safetensors
 from .parallel import Parallel
+from .quantized import quantize_linears
 from .wordpiece import WordPiece
 
 LONGEST = 256  # tokens, as in the package's sentence_bert_config.json
@@ -69,9 +70,8 @@ class Block(nn.Module):
         prefix, epsilon = f"encoder.layer.{index}", config["layer_norm_eps"]
         self.norm_attention = LayerNorm(weights, f"{prefix}.attention.output.LayerNorm", epsilon)
         self.norm_output = LayerNorm(weights, f"{prefix}.output.LayerNorm", epsilon)
-        projections = self.attention.self
-        parts = [projections.query, projections.key, projections.value]
-        self.qkv = Parallel(f"layer {index} q/k/v", parts, nn.fuse_linears)
+        names = ["query", "key", "value"]
+        self.qkv = Parallel(f"layer {index} q/k/v", self.attention.self, names, nn.fuse_linears)
 
     def _split_heads(self, x: np.ndarray) -> np.ndarray:
         batch, length, width = x.shape
@@ -127,6 +127,11 @@ class SentenceEncoder(nn.Module):
     def fuse(self) -> "SentenceEncoder":
         for group in self.groups:
             group.fuse()
+        return self
+
+    def quantize(self, scheme: nn.QuantScheme | str, samples: Sequence[str]) -> "SentenceEncoder":
+        """Quantizes every linear; `samples` are sentences like those to come. Before the groups are fused."""
+        quantize_linears(self, scheme, lambda: self(samples))
         return self
 
     def forward(self, sentences: Sequence[str]) -> np.ndarray:

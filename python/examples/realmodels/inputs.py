@@ -17,6 +17,18 @@ SENTENCES = (
     "東京 is the capital of Japan, naïve or not: $5 + 3 = 8?",
 )
 
+# Others, for what a quantized network has to know of its inputs.
+SAMPLES = (
+    "The weather was cold and the streets were empty.",
+    "She bought two tickets for the evening show.",
+    "Python lists can be sorted with a key function.",
+    "The committee will publish its report next week.",
+    "Please send the invoice to our office in Berlin.",
+    "He cooked dinner while the children did their homework.",
+    "Vaccines train the immune system to recognise a virus.",
+    "Where can I find a cheap hotel near the station?",
+)
+
 PAIRS = ((0, 1), (2, 3), (4, 5), (8, 9), (0, 10), (2, 6), (7, 11), (6, 10), (1, 9), (3, 4))
 
 

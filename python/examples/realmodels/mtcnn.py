@@ -68,7 +68,7 @@ class PNet(_Net):
         self.conv4_1 = nn.Conv2d(32, 2, 1)
         self.conv4_2 = nn.Conv2d(32, 4, 1)
         self._load(read_torch(Path(folder) / "pnet.pt"))
-        self.heads = Parallel("P-Net heads", [self.conv4_1, self.conv4_2], nn.fuse_convs)
+        self.heads = Parallel("P-Net heads", self, ["conv4_1", "conv4_2"], nn.fuse_convs)
 
     def forward(self, x: np.ndarray) -> tuple[np.ndarray, ...]:
         x = max_pool(prelu(self.conv1(x), self.slope["prelu1"]), 2, 2)
@@ -92,7 +92,7 @@ class RNet(_Net):
         self.dense5_1 = nn.Linear(128, 2)
         self.dense5_2 = nn.Linear(128, 4)
         self._load(read_torch(Path(folder) / "rnet.pt"))
-        self.heads = Parallel("R-Net heads", [self.dense5_1, self.dense5_2], nn.fuse_linears)
+        self.heads = Parallel("R-Net heads", self, ["dense5_1", "dense5_2"], nn.fuse_linears)
 
     def forward(self, x: np.ndarray) -> tuple[np.ndarray, ...]:
         x = max_pool(prelu(self.conv1(x), self.slope["prelu1"]), 3, 2)
@@ -119,7 +119,7 @@ class ONet(_Net):
         self.dense6_2 = nn.Linear(256, 4)
         self.dense6_3 = nn.Linear(256, 10)
         self._load(read_torch(Path(folder) / "onet.pt"))
-        self.heads = Parallel("O-Net heads", [self.dense6_1, self.dense6_2, self.dense6_3], nn.fuse_linears)
+        self.heads = Parallel("O-Net heads", self, ["dense6_1", "dense6_2", "dense6_3"], nn.fuse_linears)
 
     def forward(self, x: np.ndarray) -> tuple[np.ndarray, ...]:
         x = max_pool(prelu(self.conv1(x), self.slope["prelu1"]), 3, 2)

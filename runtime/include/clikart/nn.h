@@ -169,6 +169,9 @@ absl::StatusOr<ScaleSearch> ParseScaleSearch(std::string_view text);  // "minmax
 struct QuantizeOptions {
   QuantScheme scheme = {};
   ScaleSearch scales = ScaleSearch::kMinMax;
+  // [in_features], finite and not negative: what a squared error in each input's weights counts for kMse. The mean
+  // square of what the input takes makes it the error of the output. None: all count the same.
+  std::optional<Tensor> importance = {};
   Compute compute = Compute::kFloat;
   std::optional<Residency> residency = {};  // none: the linear's
   std::optional<std::string> name = {};     // none: the linear's
@@ -189,8 +192,8 @@ class QLinearWoQ : public Layer {
                                                             const QLinearWoQOptions& options);
   // A layer of the linear's shape, bias and activation whose codes are nearest to its weight, with scales rounded
   // to their storage type first. With kMinMax a weight is off by half a step at most. The linear may be packed or
-  // part of a group, and stays as it is. FailedPrecondition: it is unbound or a group itself, a weight is NaN or
-  // infinite, or a group of weights is greater than the scheme's scales reach.
+  // part of a group, and stays as it is. InvalidArgument: an importance that does not fit. FailedPrecondition: the
+  // linear is unbound or a group itself, a weight is NaN or infinite, or weights are beyond what the scales can store.
   static absl::StatusOr<std::shared_ptr<QLinearWoQ>> Quantize(const Linear& linear, const QuantizeOptions& options);
   virtual int64_t in_features() const = 0;
   virtual int64_t out_features() const = 0;
