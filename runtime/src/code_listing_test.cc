@@ -28,7 +28,7 @@ struct jit_code_entry {
 extern struct {
   uint32_t version, action;
   jit_code_entry *relevant, *first;
-} __jit_debug_descriptor;  // NOLINT(bugprone-reserved-identifier)
+} __jit_debug_descriptor;
 }
 
 namespace clikart {

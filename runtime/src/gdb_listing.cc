@@ -22,14 +22,12 @@ struct jit_descriptor {
   jit_code_entry *relevant, *first;
 };
 
-// NOLINTBEGIN(bugprone-reserved-identifier)
 [[gnu::weak, gnu::used, gnu::visibility("protected")]] jit_descriptor __jit_debug_descriptor = {1, 0, nullptr, nullptr};
 
 // gdb stops here and reads the descriptor.
 [[gnu::weak, gnu::used, gnu::noinline, gnu::visibility("protected")]] void __jit_debug_register_code() {
   asm volatile("" ::: "memory");
 }
-// NOLINTEND(bugprone-reserved-identifier)
 }
 
 namespace clikart {

@@ -5,6 +5,7 @@
 
 #include <mutex>
 #include <new>
+#include <shared_mutex>
 
 #include "clikart/codegen/emitter.h"
 #include "clikart/ir/activation.h"
