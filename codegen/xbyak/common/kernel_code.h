@@ -9,6 +9,7 @@
 #include "clikart/ir/kernel_spec.h"
 #include "clikart/ir/panel_layout.h"
 #include "clikart/ir/program.h"
+#include "clikart/ir/quant_scheme.h"
 #include "panel_driver.h"
 #include "register_plan.h"
 
@@ -112,6 +113,15 @@ class KernelCode : public Assembler {
   // to = mask ? a : b
   virtual void Select(const Vector& to, const Vector& mask, const Xbyak::Operand& a, const Vector& b) = 0;
 
+  // A vector of lanes from a group's header (ir/code_layout.h), to register `first`. Scales and minimums come as
+  // f32; those of one byte are programs, which may use `count` registers from `first` on.
+  void LoadScales(ir::ScaleType type, const RegExp& from, int first, int count);
+  void LoadZeroPoints(const Vector& to, const RegExp& from) { vpmovzxbd(to, ptr[from]); }  // as int32
+
+  // Runs a program on registers [first, first + count), at least kFewestRegisters: input i in first + i. Answers the
+  // register that has the result. What does not fit is spilled below rsp, which is as before at the end.
+  Vector RunProgram(const ir::Program& program, int first, int count);
+
  private:
   // The sums at `from` with what `terms` has for their columns, as f32. `spare` is lost.
   void LoadSums(const ir::KernelSpec& spec, const Vector& to, const RegExp& from, const RegExp& terms,
@@ -124,10 +134,10 @@ class KernelCode : public Assembler {
   // Vector `half` of step `k` of the packed step at `from`, as it is multiplied.
   void Decode(const Packing& weights, const RegExp& from, int k, int half, const Vector& to, const Vector& aux);
 
-  // A plan's step, one to one; registers have `lanes` lanes.
-  void Translate(const Step& step, int lanes);
-  void TranslateMove(const Step& step, int lanes);
-  void TranslateFma(const Step& step, int lanes);
+  // A plan's step, one to one; registers have `lanes` lanes, and the plan's first one is `first`.
+  void Translate(const Step& step, int lanes, int first = 0);
+  void TranslateMove(const Step& step, int lanes, int first);
+  void TranslateFma(const Step& step, int lanes, int first);
 
   const int lanes_;
 };

@@ -12,11 +12,11 @@ constexpr uint8_t kUnordered = 3;
 
 }  // namespace
 
-void KernelCode::TranslateMove(const Step& step, int lanes) {
+void KernelCode::TranslateMove(const Step& step, int lanes, int first) {
   const auto slot = [&](const Operand& operand) {
     return ptr[rsp + static_cast<int>(operand.value) * lanes * static_cast<int>(sizeof(float))];
   };
-  const auto reg = [&](const Operand& operand) { return Register(static_cast<int>(operand.value), lanes); };
+  const auto reg = [&](const Operand& operand) { return Register(first + static_cast<int>(operand.value), lanes); };
   if (step.to.kind == Operand::Kind::kSlot) {
     vmovups(slot(step.to), reg(step.a));
     return;
@@ -34,8 +34,8 @@ void KernelCode::TranslateMove(const Step& step, int lanes) {
   }
 }
 
-void KernelCode::TranslateFma(const Step& step, int lanes) {
-  const auto reg = [&](const Operand& operand) { return Register(static_cast<int>(operand.value), lanes); };
+void KernelCode::TranslateFma(const Step& step, int lanes, int first) {
+  const auto reg = [&](const Operand& operand) { return Register(first + static_cast<int>(operand.value), lanes); };
   const Vector to = reg(step.to);
   // x * y + to, with y where a constant may stand.
   const auto onto_addend = [&](const Operand& x, const Operand& y) {
@@ -62,10 +62,10 @@ void KernelCode::TranslateFma(const Step& step, int lanes) {
   }
 }
 
-void KernelCode::Translate(const Step& step, int lanes) {
-  if (step.kind == Step::Kind::kMove) return TranslateMove(step, lanes);
-  if (step.op == ir::Op::kFma) return TranslateFma(step, lanes);
-  const auto reg = [&](const Operand& operand) { return Register(static_cast<int>(operand.value), lanes); };
+void KernelCode::Translate(const Step& step, int lanes, int first) {
+  if (step.kind == Step::Kind::kMove) return TranslateMove(step, lanes, first);
+  if (step.op == ir::Op::kFma) return TranslateFma(step, lanes, first);
+  const auto reg = [&](const Operand& operand) { return Register(first + static_cast<int>(operand.value), lanes); };
 
   const Vector to = reg(step.to);
   const Vector a = reg(step.a);
