@@ -2,12 +2,14 @@
 
 #include "depthwise_driver.h"
 #include "panel_driver.h"
+#include "row_int8_driver.h"
 #include "tile_driver.h"
 
 namespace clikart::codegen {
 
 std::span<const Driver> Drivers() {
-  static constexpr Driver drivers[] = {{"panels", &RunPanels}, {"depthwise", &RunDepthwise}, {"tiles", &RunTiles}};
+  static constexpr Driver drivers[] = {
+      {"panels", &RunPanels}, {"depthwise", &RunDepthwise}, {"tiles", &RunTiles}, {"row_int8", &RunRowInt8}};
   return drivers;
 }
 

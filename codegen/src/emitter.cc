@@ -16,6 +16,10 @@ ReasonText TextOf(RejectReason reason) {
       return {"contraction_kind", "the emitter does not serve this kind of weights"};
     case RejectReason::kDataType:
       return {"data_type", "the emitter does not serve this data type"};
+    case RejectReason::kGroupTooLong:
+      return {"group_too_long", "sums of so long a group of codes may not fit the integers that the emitter adds in"};
+    case RejectReason::kUnevenGroups:
+      return {"uneven_groups", "weight_g_idx gives groups other numbers of inputs than their size"};
     case RejectReason::kCodeTooLarge:
       return {"code_too_large", "the generated code does not fit its buffer or the registers"};
     case RejectReason::kNoLlvm:

@@ -11,21 +11,6 @@ namespace {
 
 constexpr int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
-// Bytes of weights on their way from memory while few rows stream them: about twice what a core
-// receives in one memory latency. The hardware's own prefetch stops at pages and follows too close.
-constexpr int64_t kStreamAhead = 8192;
-
-// Panels that a block of `rows` rows takes at once where the weight is streamed: few rows leave accumulators
-// free, and several panels keep more cache lines on their way.
-int64_t WidestPanels(const Schedule& schedule, int64_t rows) {
-  int64_t panels = kMostTilePanels;
-  while (panels > 1 && panels * rows > schedule.row_block * schedule.panel_block) panels /= 2;
-  return panels;
-}
-
-// Rows of block `i` of so many: nearly the same for all, as a small last one would wait for its own fma chains.
-int64_t RowsOfBlock(int64_t rows, int64_t blocks, int64_t i) { return rows / blocks + (i < rows % blocks ? 1 : 0); }
-
 // One tile under way: what stays the same over the loops.
 class Tile {
  public:
@@ -236,6 +221,12 @@ class Tile {
 };
 
 }  // namespace
+
+int64_t WidestPanels(const Schedule& schedule, int64_t rows) {
+  int64_t panels = kMostTilePanels;
+  while (panels > 1 && panels * rows > schedule.row_block * schedule.panel_block) panels /= 2;
+  return panels;
+}
 
 std::vector<MicroKind> MicroKinds(const ir::KernelSpec& spec, const Schedule& schedule) {
   std::vector<MicroKind> kinds;

@@ -98,6 +98,19 @@ constexpr int MicroEntry(const MicroKind& kind) {
 }
 static_assert(MicroEntry({WeightForm::kWidened, kMostTileRows, kMostTilePanels}) < kMaxEntries);
 
+// Bytes of weights on their way from memory while few rows stream them: about twice what a core
+// receives in one memory latency. The hardware's own prefetch stops at pages and follows too close.
+inline constexpr int64_t kStreamAhead = 8192;
+
+// Panels that a block of `rows` rows takes at once where the weight is streamed: few rows leave accumulators
+// free, and several panels keep more cache lines on their way.
+int64_t WidestPanels(const Schedule& schedule, int64_t rows);
+
+// Rows of block `i` of so many: nearly the same for all, as a small last one would wait for its own fma chains.
+constexpr int64_t RowsOfBlock(int64_t rows, int64_t blocks, int64_t i) {
+  return rows / blocks + (i < rows % blocks ? 1 : 0);
+}
+
 // Those that a kernel of that schedule needs.
 std::vector<MicroKind> MicroKinds(const ir::KernelSpec& spec, const Schedule& schedule);
 

@@ -6,6 +6,7 @@
 #include "depthwise_driver.h"
 #include "integer_sums.h"
 #include "panel_driver.h"
+#include "row_int8_driver.h"
 #include "tile_driver.h"
 #include "tile_scratch.h"
 
@@ -71,6 +72,7 @@ Schedule MakeSchedule(const ir::KernelSpec& spec, const RegisterTile& tile) {
     schedule.tile_panels = 16;
     return schedule;
   }
+  if (spec.contraction == ir::Contraction::kRowInt8) return MakeRowInt8Schedule(spec, tile);
   schedule.row_block = tile.rows;
   schedule.panel_block = tile.panels;
   schedule.step = tile.depth;
@@ -92,6 +94,7 @@ Schedule MakeSchedule(const ir::KernelSpec& spec, const RegisterTile& tile) {
 
 int64_t ScratchBytes(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t panels) {
   if (spec.contraction == ir::Contraction::kDepthwise) return DepthwiseScratch(spec, panels).bytes();
+  if (spec.contraction == ir::Contraction::kRowInt8) return RowInt8Scratch(spec, schedule, rows, panels).bytes();
   if (schedule.matrix_rows > 0) return TileScratchBytes(spec, schedule, rows, panels);
   // The largest of the tiles that have no more rows: few rows keep their whole depth.
   int64_t bytes = TileScratch(spec, schedule, rows, panels).bytes();

@@ -15,6 +15,7 @@
 #include "clikart/ir/panel_layout.h"
 #include "depthwise_driver.h"
 #include "panel_driver.h"
+#include "row_int8_driver.h"
 #include "tile_driver.h"
 #include "tile_scratch.h"
 
@@ -30,7 +31,8 @@ struct Form {
   Feature feature;
   std::unique_ptr<KernelCode> (*make)(std::span<uint8_t> buffer);
   RegisterTile tile;
-  Multiply multiply;
+  Multiply multiply = Multiply::kFma;
+  CodeMultiply codes = CodeMultiply::kDot;  // of kRowInt8
 };
 
 template <typename Code, typename Base = KernelCode>
@@ -56,10 +58,36 @@ constexpr Form kIntegerForms[] = {
     {Feature::kAvx512, &Make<Avx512Code>, WithDepth(kAvx512Tile, 2), Multiply::kWords},
     {Feature::kAvx2, &Make<Avx2Code>, WithDepth(kAvx2Tile, 2), Multiply::kWords},
 };
+// compute="int8" with codes of a byte, and of less.
+constexpr Form RowInt8Form(Feature feature, CodeMultiply codes) {
+  Form form{feature, &Make<Avx2Code>, kAvx2Tile};
+  if (feature == Feature::kAvx512 || feature == Feature::kAvx512Vnni) {
+    form.make = &Make<Avx512Code>;
+    form.tile = kAvx512CodesTile;
+  }
+  form.tile.depth = codes == CodeMultiply::kWords ? 2 : 4;
+  form.codes = codes;
+  return form;
+}
+constexpr Form kByteCodesForms[] = {
+    RowInt8Form(Feature::kAvx512Vnni, CodeMultiply::kDot),
+    RowInt8Form(Feature::kAvxVnni, CodeMultiply::kDot),
+    RowInt8Form(Feature::kAvx512, CodeMultiply::kWords),
+    RowInt8Form(Feature::kAvx2, CodeMultiply::kWords),
+};
+constexpr Form kNarrowCodesForms[] = {
+    RowInt8Form(Feature::kAvx512Vnni, CodeMultiply::kDot),
+    RowInt8Form(Feature::kAvxVnni, CodeMultiply::kDot),
+    RowInt8Form(Feature::kAvx512, CodeMultiply::kBytes),
+    RowInt8Form(Feature::kAvx2, CodeMultiply::kBytes),
+};
 
 // Vectors of the spec's product, best first; none for products of matrix tiles.
 std::span<const Form> FormsFor(const ir::KernelSpec& spec) {
   if (spec.contraction == ir::Contraction::kInteger) return kIntegerForms;
+  if (spec.contraction == ir::Contraction::kRowInt8) {
+    return spec.scheme->bits == 8 ? kByteCodesForms : kNarrowCodesForms;
+  }
   switch (spec.product) {
     case ir::Product::kFma:
       return kFloatForms;
@@ -109,6 +137,34 @@ void AssemblePanels(const Form& form, KernelCode& code, EmittedKernel& kernel) {
   }
 }
 
+void AssembleRowInt8(const Form& form, KernelCode& code, EmittedKernel& kernel) {
+  const ir::KernelSpec& spec = kernel.spec;
+  auto& entries = kernel.entry_offsets;
+  if (spec.order != ir::InputOrder::kNatural && spec.x != ir::DType::kFloat32) {
+    entries[kStageEntry] = code.Stage(spec.x, spec.access, Multiply::kFma);
+  }
+  entries[kQuantizeEntry] = code.QuantizeRows(spec, kernel.schedule);
+  entries[kEpilogueEntry] = code.Epilogue(spec, ir::ProgramOf(spec.activation));
+  for (const MicroKind& kind : MicroKinds(spec, kernel.schedule)) {
+    entries[MicroEntry(kind)] = code.Groups(spec, kernel.schedule, form.codes, kind.rows, kind.panels);
+  }
+}
+
+// What of quantized weights this emitter does not serve.
+std::optional<Rejection> RejectCodes(const ir::KernelSpec& spec) {
+  if (spec.contraction == ir::Contraction::kWeightOnly) {
+    return Rejection{RejectReason::kContractionKind,
+                     "quantized weights with float inputs, and this emitter takes them with compute=\"int8\""};
+  }
+  if (spec.order == ir::InputOrder::kUneven) {
+    return Rejection{RejectReason::kUnevenGroups, "groups of any size, and this emitter takes groups of one size"};
+  }
+  const int64_t longest = LongestGroup(spec), deepest = DeepestGroup(*spec.scheme);
+  if (longest <= deepest) return std::nullopt;
+  return Rejection{RejectReason::kGroupTooLong,
+                   absl::StrCat("groups of ", longest, " inputs, and this emitter adds up to ", deepest)};
+}
+
 // Lets `assemble` write the entries of kernel.spec with the code that `make` makes, and puts that into the kernel.
 template <typename Code, typename Entries>
 std::variant<EmittedKernel, Rejection> Assemble(EmittedKernel kernel, std::unique_ptr<Code> (*make)(std::span<uint8_t>),
@@ -133,15 +189,30 @@ std::variant<EmittedKernel, Rejection> Assemble(EmittedKernel kernel, std::uniqu
   return kernel;
 }
 
+// A contraction's driver, and what writes the entries that it calls.
+struct Nest {
+  TileFunction run;
+  void (*assemble)(const Form& form, KernelCode& code, EmittedKernel& kernel);
+};
+
+Nest NestOf(ir::Contraction contraction) {
+  switch (contraction) {
+    case ir::Contraction::kDepthwise:
+      return {&RunDepthwise, &AssembleDepthwise};
+    case ir::Contraction::kRowInt8:
+      return {&RunRowInt8, &AssembleRowInt8};
+    default:
+      return {&RunPanels, &AssemblePanels};
+  }
+}
+
 std::variant<EmittedKernel, Rejection> XbyakKernels::Emit(const ir::KernelSpec& spec, const Target& target) const {
-  const bool depthwise = spec.contraction == ir::Contraction::kDepthwise;
-  const bool integer = spec.contraction == ir::Contraction::kInteger;
-  if (spec.contraction != ir::Contraction::kFloat && !depthwise && !integer) {
-    return Rejection{RejectReason::kContractionKind,
-                     "weight-only quantization, and this emitter takes float weights, and int8 ones with int8 inputs"};
+  const bool quantized_weights = spec.quantized_weights();
+  if (quantized_weights) {
+    if (std::optional<Rejection> rejection = RejectCodes(spec)) return *std::move(rejection);
   }
   for (const ir::DType dtype : {spec.x, spec.w, spec.y}) {
-    if (!integer && !ir::IsFloat(dtype)) {
+    if (spec.contraction != ir::Contraction::kInteger && !quantized_weights && !ir::IsFloat(dtype)) {
       return Rejection{RejectReason::kDataType,
                        absl::StrCat(std::string(ir::Name(dtype)), ", and this emitter takes float types")};
     }
@@ -166,10 +237,10 @@ std::variant<EmittedKernel, Rejection> XbyakKernels::Emit(const ir::KernelSpec& 
   }
   kernel.schedule = MakeSchedule(spec, form->tile);
   kernel.isa = LevelOf(form->feature);
-  kernel.run = depthwise ? &RunDepthwise : &RunPanels;
-  return Assemble(std::move(kernel), form->make, [&](KernelCode& code, EmittedKernel& assembled) {
-    (depthwise ? AssembleDepthwise : AssemblePanels)(*form, code, assembled);
-  });
+  const auto [run, assemble] = NestOf(spec.contraction);
+  kernel.run = run;
+  return Assemble(std::move(kernel), form->make,
+                  [&](KernelCode& code, EmittedKernel& assembled) { assemble(*form, code, assembled); });
 }
 
 }  // namespace

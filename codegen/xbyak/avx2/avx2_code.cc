@@ -114,6 +114,17 @@ void Avx2Code::Round(DType dtype, const Vector& value, const Vector& spare0, con
   }
 }
 
+void Avx2Code::NarrowCodes(int bytes, const Vector& first, const Vector& second) {
+  const Xbyak::Ymm words(first.getIdx());
+  constexpr uint8_t kMiddleQuartersSwapped = 0xd8;
+  vpackssdw(words, words, second);
+  vpermq(words, words, kMiddleQuartersSwapped);
+  if (bytes > 1) return;
+  const Xbyak::Xmm low(first.getIdx()), high(second.getIdx());
+  vextracti128(high, words, 1);
+  vpacksswb(low, low, high);
+}
+
 void Avx2Code::Store(DType dtype, const RegExp& to, const Vector& value) {
   const Xbyak::Xmm low(value.getIdx());
   switch (Bytes(dtype, 1)) {

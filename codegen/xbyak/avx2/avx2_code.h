@@ -32,6 +32,7 @@ class Avx2Code final : public KernelCode {
   void PrepareDecode(ir::DType dtype, const Vector& aux) override;
   void DecodePairs(ir::DType dtype, const RegExp& from, int k, const Vector& to, const Vector& aux) override;
   void Round(ir::DType dtype, const Vector& value, const Vector& spare0, const Vector& spare1) override;
+  void NarrowCodes(int bytes, const Vector& first, const Vector& second) override;
   void Store(ir::DType dtype, const RegExp& to, const Vector& value) override;
   void StoreTail(ir::DType dtype, const RegExp& to, const Vector& value, const Reg64& count,
                  const Reg64& spare) override;

@@ -112,6 +112,10 @@ void Avx512Code::Round(DType dtype, const Vector& value, const Vector& spare0, c
   }
 }
 
+void Avx512Code::NarrowCodes(int bytes, const Vector& first, const Vector&) {
+  bytes == 1 ? vpmovdb(Quarter(first), first) : vpmovdw(Half(first), first);
+}
+
 void Avx512Code::Store(DType dtype, const RegExp& to, const Vector& value) {
   switch (ir::SizeOf(dtype)) {
     case 4:

@@ -13,6 +13,9 @@ namespace clikart::codegen {
 // brought to a register serves two of the chains, so that loads stay well below the fmas.
 inline constexpr RegisterTile kAvx512Tile{.rows = 14, .panels = 2};
 
+// Twenty sums of a group of codes; with an odd number of rows the pointers would not do.
+inline constexpr RegisterTile kAvx512CodesTile{.rows = 10, .panels = 2};
+
 class Avx512Code : public KernelCode {
  public:
   explicit Avx512Code(std::span<uint8_t> buffer) : KernelCode(buffer, 32, 16) {}
@@ -35,6 +38,7 @@ class Avx512Code : public KernelCode {
   void PrepareDecode(ir::DType dtype, const Vector& aux) override;
   void DecodePairs(ir::DType dtype, const RegExp& from, int k, const Vector& to, const Vector& aux) override;
   void Round(ir::DType dtype, const Vector& value, const Vector& spare0, const Vector& spare1) override;
+  void NarrowCodes(int bytes, const Vector& first, const Vector& second) override;
   void Store(ir::DType dtype, const RegExp& to, const Vector& value) override;
   void StoreTail(ir::DType dtype, const RegExp& to, const Vector& value, const Reg64& count,
                  const Reg64& spare) override;

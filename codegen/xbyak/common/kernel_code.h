@@ -3,6 +3,7 @@
 // how they are loaded, decoded, rounded and stored.
 #pragma once
 
+#include <functional>
 #include <string_view>
 
 #include "assembler.h"
@@ -12,6 +13,7 @@
 #include "clikart/ir/quant_scheme.h"
 #include "panel_driver.h"
 #include "register_plan.h"
+#include "strided.h"
 
 namespace clikart::codegen {
 
@@ -32,6 +34,13 @@ enum class Multiply : uint8_t {
   kDotBf16,  // two bf16 by two: vdpbf16ps
   kDot,      // four unsigned codes by four signed ones: vpdpbusd
   kWords,    // two 16-bit numbers by two, which cannot saturate: vpmaddwd and vpaddd
+};
+
+// How a part of a unit of unsigned weight codes and a dword of a row are multiplied and added (row_int8_driver.h).
+enum class CodeMultiply : uint8_t {
+  kDot,    // vpdpbusd
+  kBytes,  // vpmaddubsw, which codes of up to four bits cannot saturate, then vpmaddwd by ones and vpaddd
+  kWords,  // the even or the odd bytes as 16-bit numbers: vpmaddwd and vpaddd
 };
 
 // A register kernel: that many rows by panels of accumulators.
@@ -57,6 +66,9 @@ class KernelCode : public Assembler {
   // Codes of x, made unsigned: four of them a step, or two as 16-bit numbers, the even and the odd ones of four.
   int32_t StageCodes(ir::DType x, Multiply multiply);
   int32_t Widen(const Packing& weights);
+  // compute="int8" (row_int8_driver.h): rows of x as codes, and the register kernel of that many rows and panels.
+  int32_t QuantizeRows(const ir::KernelSpec& spec, const Schedule& schedule);
+  int32_t Groups(const ir::KernelSpec& spec, const Schedule& schedule, CodeMultiply multiply, int rows, int panels);
   // `program` stands for the spec's activation. It keeps to the first `vectors` registers (at least
   // kFewestRegisters; 0: all) and spills the rest.
   int32_t Epilogue(const ir::KernelSpec& spec, const ir::Program& program, int vectors = 0);
@@ -102,6 +114,8 @@ class KernelCode : public Assembler {
   // Rounds f32 lanes in place; 16-bit results lie side by side at the low end, and so do the low bytes of int32
   // lanes for a type of one byte.
   virtual void Round(ir::DType dtype, const Vector& value, const Vector& spare0, const Vector& spare1) = 0;
+  // Sixteen int32 in `first`, or in it and `second`, to as many bytes or 16-bit numbers at the low end of `first`.
+  virtual void NarrowCodes(int bytes, const Vector& first, const Vector& second) = 0;
   // What Round left.
   virtual void Store(ir::DType dtype, const RegExp& to, const Vector& value) = 0;
   // The first `count` (less than a vector has); `value` and `spare` are lost.
@@ -128,6 +142,28 @@ class KernelCode : public Assembler {
                 const Vector& spare);
   // f32 lanes to int32 codes of the output's type.
   void Requantize(const Vector& value, const Vector& spare);
+
+  // Pointers to `count` runs that lie a stride apart, which `shared` may have already; then their values.
+  StridedRuns TakeRuns(int count, const StridedRuns* shared);
+  void LoadRuns(const StridedRuns& runs, size_t first, size_t stride);  // offsets of arguments
+  void SpreadBases(const StridedRuns& runs);
+
+  // All lanes combined by `add_to` (its first vector is the one that changes). Both vectors are lost.
+  void ReduceTo32(const Vector& value, const Vector& spare, const Reg64& to,
+                  const std::function<void(const Vector&, const Vector&)>& add_to);
+
+  // Steps of Groups.
+  struct GroupsKernel;
+  void TakeGroupsVectors(GroupsKernel& kernel);
+  void StartGroup(const GroupsKernel& kernel);  // reads its headers
+  void MultiplyUnit(const GroupsKernel& kernel);
+  void FinishGroup(const GroupsKernel& kernel);  // adds its sums to the outputs
+  void DecodePart(const GroupsKernel& kernel, const RegExp& from, int part, const Vector& to);
+  void MultiplyCodes(const GroupsKernel& kernel, const Vector& sum, const Vector& weight, const Xbyak::Operand& input);
+  Vector SumOf(const GroupsKernel& kernel, int row, int panel, int half) const;
+  // With the sum's place among the outputs.
+  void EachSum(const GroupsKernel& kernel,
+               const std::function<void(int row, int panel, int half, const Address& output)>& take);
 
   // Vectors of one step of a panel.
   int halves() const { return static_cast<int>(ir::kPanelLanes) / lanes_; }

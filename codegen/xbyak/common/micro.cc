@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernel_code.h"
-#include "strided.h"
 
 namespace clikart::codegen {
 namespace {
@@ -34,6 +33,36 @@ VectorPlan PlanVectors(const MicroShape& shape, int halves, int free) {
 
 }  // namespace
 
+StridedRuns KernelCode::TakeRuns(int count, const StridedRuns* shared) {
+  StridedRuns runs(count);
+  for (int i = 0; i < runs.plan.bases(); ++i) runs.bases.push_back(TakePointer());
+  if (shared == nullptr && runs.plan.has_stride()) runs.stride = TakePointer();
+  if (shared == nullptr && runs.plan.has_triple()) runs.triple = TakePointer();
+  if (shared != nullptr) {
+    runs.stride = shared->stride;
+    runs.triple = shared->triple;
+  }
+  return runs;
+}
+
+void KernelCode::LoadRuns(const StridedRuns& runs, size_t first, size_t stride) {
+  if (runs.plan.has_stride()) mov(runs.stride, Argument(stride));
+  if (runs.plan.has_triple()) lea(runs.triple, ptr[runs.stride + runs.stride * 2]);
+  mov(runs.bases[0], Argument(first));
+}
+
+void KernelCode::SpreadBases(const StridedRuns& runs) {
+  for (size_t i = 1; i < runs.bases.size(); ++i) {
+    const Reg64& before = runs.bases[i - 1];
+    if (runs.plan.group() == 3) {
+      lea(runs.bases[i], ptr[before + runs.stride * 2]);
+    } else {
+      lea(runs.bases[i], ptr[before + runs.stride * 4]);
+    }
+    add(runs.bases[i], runs.stride);
+  }
+}
+
 int32_t KernelCode::Micro(const MicroShape& shape) {
   const int32_t entry = Begin();
   const auto& [rows, panels, weights, form, operation, unrolls] = shape;
@@ -42,39 +71,11 @@ int32_t KernelCode::Micro(const MicroShape& shape) {
   const int interleave = weights.interleave;
   const int vector_bytes = lanes() * kInputBytes;
 
-  const auto take_runs = [&](int count, const StridedRuns* shared) {
-    StridedRuns runs{StridedPlan(count), {}, Reg64(), Reg64()};
-    for (int i = 0; i < runs.plan.bases(); ++i) runs.bases.push_back(TakePointer());
-    if (shared == nullptr && runs.plan.has_stride()) runs.stride = TakePointer();
-    if (shared == nullptr && runs.plan.has_triple()) runs.triple = TakePointer();
-    if (shared != nullptr) {
-      runs.stride = shared->stride;
-      runs.triple = shared->triple;
-    }
-    return runs;
-  };
-  const StridedRuns a = take_runs(rows, nullptr);
-  const StridedRuns b = take_runs(panels, nullptr);
+  const StridedRuns a = TakeRuns(rows, nullptr);
+  const StridedRuns b = TakeRuns(panels, nullptr);
   // Widened panels lie elsewhere than what is asked for: one run is.
-  const StridedRuns ahead = take_runs(form == WeightForm::kPacked ? panels : 1, &b);
+  const StridedRuns ahead = TakeRuns(form == WeightForm::kPacked ? panels : 1, &b);
   const Reg64 c = ahead.bases[0];  // before the loop and after it
-  const auto load_runs = [&](const StridedRuns& runs, size_t first, size_t stride) {
-    if (runs.plan.has_stride()) mov(runs.stride, Argument(stride));
-    if (runs.plan.has_triple()) lea(runs.triple, ptr[runs.stride + runs.stride * 2]);
-    mov(runs.bases[0], Argument(first));
-  };
-  const auto spread_bases = [&](const StridedRuns& runs) {
-    for (size_t i = 1; i < runs.bases.size(); ++i) {
-      const Reg64& before = runs.bases[i - 1];
-      if (runs.plan.group() == 3) {
-        lea(runs.bases[i], ptr[before + runs.stride * 2]);
-        add(runs.bases[i], runs.stride);
-      } else {
-        lea(runs.bases[i], ptr[before + runs.stride * 4]);
-        add(runs.bases[i], runs.stride);
-      }
-    }
-  };
 
   const int first_accumulator = TakeVectors(rows * panels * halves());
   const auto accumulator = [&](int row, int panel, int half) {
@@ -150,10 +151,10 @@ int32_t KernelCode::Micro(const MicroShape& shape) {
   L(ready);
   if (interleave > 1) PrepareDecode(weights.dtype, aux);
 
-  load_runs(a, offsetof(MicroArgs, a), offsetof(MicroArgs, a_stride));
-  load_runs(b, offsetof(MicroArgs, b), offsetof(MicroArgs, b_stride));
+  LoadRuns(a, offsetof(MicroArgs, a), offsetof(MicroArgs, a_stride));
+  LoadRuns(b, offsetof(MicroArgs, b), offsetof(MicroArgs, b_stride));
   mov(ahead.bases[0], Argument(offsetof(MicroArgs, prefetch)));
-  for (const StridedRuns* const runs : {&a, &b, &ahead}) spread_bases(*runs);
+  for (const StridedRuns* const runs : {&a, &b, &ahead}) SpreadBases(*runs);
 
   // No register counts: where b is says how much is left.
   const Reg64 at_weights = b.bases[0];

@@ -25,6 +25,8 @@ class StridedPlan {
 
 // One set of bases; several sets may share the registers of the stride.
 struct StridedRuns {
+  explicit StridedRuns(int count) : plan(count) {}
+
   StridedPlan plan;
   std::vector<Xbyak::Reg64> bases;
   Xbyak::Reg64 stride, triple;
