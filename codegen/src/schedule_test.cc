@@ -1,5 +1,6 @@
 #include "clikart/codegen/schedule.h"
 
+#include "clikart/ir/code_layout.h"
 #include "gtest/gtest.h"
 #include "tile_driver.h"
 
@@ -27,6 +28,32 @@ TEST(Schedule, ScratchOfTheLargestTileServesAll) {
         }
       }
     }
+}
+
+TEST(Schedule, ScratchOfTheLargestTileOfCodesServesAll) {
+  for (const char* const scheme : {"int8", "int4_g32", "int4_g7_asym"}) {
+    for (const ir::InputOrder order : {ir::InputOrder::kNatural, ir::InputOrder::kSorted}) {
+      for (const int64_t depth : {0, 1, 700, 100'000}) {
+        ir::KernelSpec spec;
+        spec.contraction = ir::Contraction::kRowInt8;
+        spec.n = 1000;
+        spec.k = depth;
+        spec.order = order;
+        spec.scheme = ir::QuantScheme::Parse(scheme).value();
+        spec.interleave = ir::CodeInterleave(spec.contraction, *spec.scheme);
+        const Schedule schedule = MakeSchedule(spec, {.rows = 10, .panels = 2, .depth = 4});
+        EXPECT_EQ(schedule.tile_rows % schedule.row_block, 0);
+        EXPECT_GT(schedule.tile_rows, schedule.row_block);
+        int64_t before = 0;
+        for (int64_t rows = 0; rows <= 80; ++rows) {
+          const int64_t bytes = ScratchBytes(spec, schedule, rows, 4);
+          EXPECT_GE(bytes, before) << rows << " rows of " << spec.ToString();
+          EXPECT_GE(ScratchBytes(spec, schedule, rows, 5), bytes) << rows << " rows of " << spec.ToString();
+          before = bytes;
+        }
+      }
+    }
+  }
 }
 
 TEST(Schedule, ScratchOfTheLargestCallOfTilesServesAll) {
