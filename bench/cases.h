@@ -17,6 +17,8 @@ struct Context {
 void MeasureThroughput(const Context& context);
 // QLinear against the peak of its own instruction and the read bandwidth.
 void MeasureInteger(const Context& context);
+// QLinearWoQ with compute="int8" against the read bandwidth and against a Linear of the same work.
+void MeasureRowInt8(const Context& context);
 // A depthwise convolution against the fma peak.
 void MeasureDepthwise(const Context& context);
 // Activations over the bare kernel.

@@ -13,9 +13,7 @@
 #include "dot_limits.h"
 
 namespace clikart::bench {
-namespace {
 
-// Small numbers of both signs: sums stay finite and the arithmetic ordinary.
 Tensor Values(const Shape& shape, DType dtype) {
   int64_t count = 1;
   for (const int64_t size : shape) count *= size;
@@ -29,7 +27,7 @@ Tensor Values(const Shape& shape, DType dtype) {
   return dtype == DType::kFloat32 ? wide : Must(wide.To(dtype));
 }
 
-std::shared_ptr<Linear> MakeLayer(int64_t inputs, int64_t outputs, DType dtype, Activation activation) {
+std::shared_ptr<Linear> MakeLinear(int64_t inputs, int64_t outputs, DType dtype, Activation activation) {
   LinearOptions options;
   options.bias = false;
   options.dtype = dtype;
@@ -40,6 +38,8 @@ std::shared_ptr<Linear> MakeLayer(int64_t inputs, int64_t outputs, DType dtype, 
   Must(layer->Forward(Values({1, inputs}, DType::kFloat32)));  // packs and compiles
   return layer;
 }
+
+namespace {
 
 // Which layers are measured, and against what.
 struct Kind {
@@ -55,7 +55,7 @@ void MeasureKind(const Context& context, const Kind& kind) {
   const int64_t bytes = kInputs * kOutputs * static_cast<int64_t>(ir::SizeOf(kind.w));
   std::vector<std::shared_ptr<Linear>> layers;
   for (int64_t held = 0; held < kStreamBytes; held += bytes) {
-    layers.push_back(MakeLayer(kInputs, kOutputs, kind.w, Activation::kNone));
+    layers.push_back(MakeLinear(kInputs, kOutputs, kind.w, Activation::kNone));
     Must(layers.back()->Forward(Values({1, kInputs}, kind.x)));
   }
   for (const int threads : {1, context.max_threads}) {
@@ -154,10 +154,10 @@ void MeasureEpilogues(const Context& context) {
   context.report.Section(
       absl::StrFormat("Activations at m=%d, K=%d, N=%d over the bare kernel (milliseconds)", kRows, kInputs, kOutputs));
   const Tensor x = Values({kRows, kInputs}, DType::kFloat32);
-  const std::vector bare = {MakeLayer(kInputs, kOutputs, DType::kFloat32, Activation::kNone)};
+  const std::vector bare = {MakeLinear(kInputs, kOutputs, DType::kFloat32, Activation::kNone)};
   for (const Activation activation : ir::AllActivations()) {
     if (activation == Activation::kNone) continue;
-    const std::vector active = {MakeLayer(kInputs, kOutputs, DType::kFloat32, activation)};
+    const std::vector active = {MakeLinear(kInputs, kOutputs, DType::kFloat32, activation)};
     UseThreads(1);
     std::vector<double> plain, whole, over;
     for (int i = 0; i < context.rounds; ++i) {
@@ -181,7 +181,7 @@ void MeasureCallOverhead(const Context& context) {
   context.report.Section("A forward of m=1, K=N=16 (nanoseconds)");
   constexpr int kCalls = 20'000;
   UseThreads(1);
-  const std::vector layers = {MakeLayer(16, 16, DType::kFloat32, Activation::kNone)};
+  const std::vector layers = {MakeLinear(16, 16, DType::kFloat32, Activation::kNone)};
   const Tensor x = Values({1, 16}, DType::kFloat32);
   std::vector<double> seconds;
   for (int i = 0; i < context.rounds; ++i) seconds.push_back(Forwards(layers, x, kCalls, 1));

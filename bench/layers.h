@@ -41,6 +41,11 @@ inline void UseThreads(int threads) {
   if (!SetNumThreads(threads).ok()) std::abort();
 }
 
+// Small numbers of both signs: sums stay finite and the arithmetic ordinary.
+Tensor Values(const Shape& shape, DType dtype);
+// Without a bias, packed and compiled.
+std::shared_ptr<Linear> MakeLinear(int64_t inputs, int64_t outputs, DType dtype, Activation activation);
+
 // Seconds of one forward, each layer in turn `repeats` times.
 template <typename Layer>
 double Forwards(const std::vector<std::shared_ptr<Layer>>& layers, const Tensor& x, int repeats, int threads) {

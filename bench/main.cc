@@ -18,10 +18,9 @@ struct Subject {
 };
 
 constexpr Subject kSubjects[] = {
-    {"throughput", &MeasureThroughput}, {"integer", &MeasureInteger},
-    {"depthwise", &MeasureDepthwise},   {"epilogues", &MeasureEpilogues},
-    {"overhead", &MeasureCallOverhead}, {"emission", &MeasureEmission},
-    {"cache", &MeasureCache},           {"llvm", &MeasureLlvm},
+    {"throughput", &MeasureThroughput}, {"integer", &MeasureInteger},     {"row_int8", &MeasureRowInt8},
+    {"depthwise", &MeasureDepthwise},   {"epilogues", &MeasureEpilogues}, {"overhead", &MeasureCallOverhead},
+    {"emission", &MeasureEmission},     {"cache", &MeasureCache},         {"llvm", &MeasureLlvm},
 };
 
 int Usage(const char* complaint) {

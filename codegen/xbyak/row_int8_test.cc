@@ -1,6 +1,7 @@
 // compute="int8" against the portable emitter and rule 6 word by word, in every form that this CPU can run.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -25,30 +26,11 @@ using ir::KernelSpec;
 using Edge = GuardedBuffer::Edge;
 
 // Codes of every width, groups that are whole runs of codes, and groups that end within a unit; every type of scale.
-const char* const kSchemes[] = {"int8",
-                                "int8_f32",
-                                "int8_g32",
-                                "int8_g16_bf16",
-                                "int8_g5_asym",
-                                "int8_asym_bf16",
-                                "int8_asym_e8m0",
-                                "int8_g16_e4m3",
-                                "int8_g16_min_f32",
-                                "int8_g300_asym",
-                                "int4",
-                                "int4_g16_e4m3",
-                                "int4_g32",
-                                "int4_g32_f32",
-                                "int4_g32_min",
-                                "int4_g7_asym_f32",
-                                "int4_g128_asym",
-                                "int4_g264_asym_bf16",
-                                "int4_g64_e8m0",
-                                "int2",
-                                "int2_g8",
-                                "int2_g16_bf16",
-                                "int2_g12_asym",
-                                "int2_g32_min_f32"};
+const char* const kSchemes[] = {
+    "int8",           "int8_f32",      "int8_g32",         "int8_g16_bf16",    "int8_g5_asym",   "int8_asym_bf16",
+    "int8_asym_e8m0", "int8_g16_e4m3", "int8_g16_min_f32", "int8_g300_asym",   "int4",           "int4_g16_e4m3",
+    "int4_g32",       "int4_g32_f32",  "int4_g32_min",     "int4_g7_asym_f32", "int4_g128_asym", "int4_g264_asym_bf16",
+    "int4_g64_e8m0",  "int2",          "int2_g8",          "int2_g16_bf16",    "int2_g12_asym",  "int2_g32_min_f32"};
 
 KernelSpec RowInt8Spec(const std::string& scheme, int64_t n, int64_t k) {
   KernelSpec spec;
@@ -90,7 +72,8 @@ void ExpectPortable(const KernelSpec& spec, int64_t rows, uint64_t seed) {
 }
 
 class RowInt8Test : public ::testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Schemes, RowInt8Test, ::testing::ValuesIn(std::vector<std::string>(std::begin(kSchemes), std::end(kSchemes))),
+INSTANTIATE_TEST_SUITE_P(Schemes, RowInt8Test,
+                         ::testing::ValuesIn(std::vector<std::string>(std::begin(kSchemes), std::end(kSchemes))),
                          [](const auto& scheme) { return scheme.param; });
 
 TEST_P(RowInt8Test, EveryRowCount) {
@@ -197,6 +180,42 @@ TEST_P(RowInt8Test, RowsAreThoseOfOneRow) {
   }
 }
 
+// [rows, n] sums of |x w|; where a weight is a multiple of its code and a minimum, of both.
+std::vector<double> Magnitudes(QuantProblem problem) {
+  QuantPart& part = problem.parts[0];
+  const std::vector<uint32_t> minimums = part.minimums;
+  std::fill(part.minimums.begin(), part.minimums.end(), 0u);
+  std::vector<double> sums = InDouble(problem).magnitude;
+  if (minimums.empty()) return sums;
+  part.minimums = minimums;
+  std::fill(part.scales.begin(), part.scales.end(), 0u);
+  const std::vector<double> more = InDouble(problem).magnitude;
+  for (size_t i = 0; i < sums.size(); ++i) sums[i] += more[i];
+  return sums;
+}
+
+// docs/numerics.md: what quantizing the inputs and rounding may cost.
+TEST_P(RowInt8Test, WithinTheDocumentedBound) {
+  constexpr int64_t kDepth = 700, kOutputs = 19, kRows = 3;
+  const KernelSpec spec = RowInt8Spec(GetParam(), kOutputs, kDepth);
+  const QuantProblem problem = RandomQuantProblem(spec, kRows, {kOutputs}, 4);
+  QuantProblem ones = problem;
+  std::fill(ones.x.begin(), ones.x.end(), 1.0f);
+  const std::vector<double> exact = InDouble(problem).y, products = Magnitudes(problem), weights = Magnitudes(ones);
+  const auto terms = static_cast<double>(spec.scheme->GroupCount(kDepth) * (spec.scheme->minimum ? 2 : 1));
+  for (const EmittedKernel& kernel : Kernels(spec)) {
+    const std::vector<float> y = RunQuant(problem, {.kernel = &kernel});
+    for (size_t i = 0; i < y.size(); ++i) {
+      const auto row = problem.x.begin() + static_cast<int64_t>(i) / kOutputs * kDepth;
+      float largest = 0;
+      std::for_each(row, row + kDepth, [&](float x) { largest = std::max(largest, std::fabs(x)); });
+      const double of_codes = largest / 127.0 * (0.5 + 0x1p-17) * weights[i];
+      const double of_rounding = (terms + 3) * 0x1p-24 * (products[i] + of_codes);
+      EXPECT_LE(std::fabs(y[i] - exact[i]), of_codes + of_rounding) << spec.ToString() << " output " << i;
+    }
+  }
+}
+
 TEST_P(RowInt8Test, C033_RowsOfZerosTinyValuesAndInfinities) {
   constexpr int64_t kDepth = 24;
   KernelSpec spec = RowInt8Spec(GetParam(), 3, kDepth);
@@ -265,7 +284,8 @@ TEST(RowInt8KernelTest, C034_OneIsOneInEveryForm) {
 
 TEST(RowInt8KernelTest, C039_SumsOfLongGroups) {
   // Codes 15 by inputs that are all the largest: pairs add up beyond 16 bits.
-  for (const char* const scheme : {"int4_asym_f32", "int4_g128_asym_f32", "int4_f32", "int2_asym_f32", "int4_min_f32"}) {
+  for (const char* const scheme :
+       {"int4_asym_f32", "int4_g128_asym_f32", "int4_f32", "int2_asym_f32", "int4_min_f32"}) {
     const KernelSpec spec = RowInt8Spec(scheme, 2, 4096);
     QuantProblem problem = RandomQuantProblem(spec, 2, {2}, 1);
     std::fill(problem.x.begin(), problem.x.end(), 1000.0f);
@@ -283,8 +303,10 @@ TEST(RowInt8KernelTest, LongestGroupsAreExact) {
     uint8_t code, zero_point;
     int64_t deepest;
   };
-  constexpr Limit kLimits[] = {{"int8_f32", 0x80, 0, 132'104}, {"int8_asym_f32", 255, 0, 66'311},
-                               {"int8_asym_f32", 0, 255, 66'311}, {"int8_min_f32", 255, 0, 66'311}};
+  constexpr Limit kLimits[] = {{"int8_f32", 0x80, 0, 132'104},
+                               {"int8_asym_f32", 255, 0, 66'311},
+                               {"int8_asym_f32", 0, 255, 66'311},
+                               {"int8_min_f32", 255, 0, 66'311}};
   for (const auto& [scheme, code, zero_point, deepest] : kLimits) {
     const KernelSpec spec = RowInt8Spec(scheme, 1, deepest);
     EXPECT_EQ(DeepestGroup(*spec.scheme), deepest);

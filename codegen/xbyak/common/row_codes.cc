@@ -62,7 +62,7 @@ int32_t KernelCode::QuantizeRows(const ir::KernelSpec& spec, const Schedule& sch
   const Reg64 correction = TakePointer();
   const Reg64 correction_stride = TakePointer();
   const std::array runs = {TakeVector(), TakeVector()};  // of a run's codes: one or two
-  const Vector largest = TakeVector();  // then the codes' sums
+  const Vector largest = TakeVector();                   // then the codes' sums
   const Vector other = TakeVector();
   const Vector mask = TakeVector();
   const Vector divisor = TakeVector();

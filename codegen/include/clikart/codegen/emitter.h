@@ -19,8 +19,8 @@ enum class RejectReason : uint8_t {
   kIsaTooOld,        // the CPU (or CLIKART_MAX_ISA) lacks what the emitter needs
   kContractionKind,  // weight-only or integer contraction
   kDataType,
-  kGroupTooLong,   // sums of a group of codes may not fit int32
-  kUnevenGroups,   // weight_g_idx gives groups other numbers of inputs than their size
+  kGroupTooLong,  // sums of a group of codes may not fit int32
+  kUnevenGroups,  // weight_g_idx gives groups other numbers of inputs than their size
   kCodeTooLarge,
   kNoLlvm,            // the shared object of the LLVM emitter was not found, or is not of this build
   kLlvmFailed,        // LLVM compiled the kernel to something that cannot be used
