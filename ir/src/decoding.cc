@@ -106,34 +106,45 @@ Decoding Counting(int bits, int midpoint) {
   return Levels(bits, levels);
 }
 
+struct Decodings {
+  Decoding signed_bytes = Bytes(Integer(), true), bytes = Bytes(Integer());
+  Decoding nibbles = Counting(4, 0), centered_nibbles = Counting(4, 8);
+  Decoding pairs = Counting(2, 0), centered_pairs = Counting(2, 2);
+  Decoding nf4 = Levels(4, kNf4Levels), e2m1 = Levels(4, kE2m1Levels);
+  Decoding e4m3 = Bytes(E4m3()), e5m2 = Bytes(E5m2());
+};
+
+// Never destroyed: kernels are written down when the process ends.
+const Decodings& AllDecodings() {
+  static const Decodings* const all = new Decodings;
+  return *all;
+}
+
 const Decoding& IntegersOf(const QuantScheme& scheme) {
-  static const Decoding signed_bytes = Bytes(Integer(), true), bytes = Bytes(Integer());
-  static const Decoding nibbles = Counting(4, 0), centered_nibbles = Counting(4, 8);
-  static const Decoding pairs = Counting(2, 0), centered_pairs = Counting(2, 2);
+  const Decodings& all = AllDecodings();
   switch (scheme.bits) {
     case 8:
-      return scheme.symmetric ? signed_bytes : bytes;
+      return scheme.symmetric ? all.signed_bytes : all.bytes;
     case 4:
-      return scheme.symmetric ? centered_nibbles : nibbles;
+      return scheme.symmetric ? all.centered_nibbles : all.nibbles;
     default:
-      return scheme.symmetric ? centered_pairs : pairs;
+      return scheme.symmetric ? all.centered_pairs : all.pairs;
   }
 }
 
 }  // namespace
 
 const Decoding& DecodingOf(const QuantScheme& scheme) {
-  static const Decoding nf4 = Levels(4, kNf4Levels), e2m1 = Levels(4, kE2m1Levels);
-  static const Decoding e4m3 = Bytes(E4m3()), e5m2 = Bytes(E5m2());
+  const Decodings& all = AllDecodings();
   switch (scheme.codebook) {
     case Codebook::kNf4:
-      return nf4;
+      return all.nf4;
     case Codebook::kE2m1:
-      return e2m1;
+      return all.e2m1;
     case Codebook::kE4m3:
-      return e4m3;
+      return all.e4m3;
     case Codebook::kE5m2:
-      return e5m2;
+      return all.e5m2;
     case Codebook::kInteger:
       break;
   }
@@ -143,8 +154,9 @@ const Decoding& DecodingOf(const QuantScheme& scheme) {
 bool IsByteScale(ScaleType type) { return type == ScaleType::kE8m0 || type == ScaleType::kE4m3; }
 
 const Program& ScaleProgramOf(ScaleType type) {
-  static const Program e8m0 = E8m0(), e4m3 = E4m3();
-  return type == ScaleType::kE8m0 ? e8m0 : e4m3;
+  static const Program* const e8m0 = new Program(E8m0());
+  static const Program* const e4m3 = new Program(E4m3());
+  return type == ScaleType::kE8m0 ? *e8m0 : *e4m3;
 }
 
 // Integers of eight bits and a sign are; the levels of NF4 are not.

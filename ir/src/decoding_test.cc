@@ -1,0 +1,32 @@
+#include "clikart/ir/decoding.h"
+
+#include <cstdlib>
+
+#include "gtest/gtest.h"
+
+namespace clikart::ir {
+namespace {
+
+// Handlers of exit run after statics that were made later are gone; the kernel cache's writes signatures there.
+TEST(DecodingDeathTest, FingerprintsOutliveMain) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto every_fingerprint = [] {
+    uint64_t sum = 0;
+    for (const char* const scheme : {"int8", "int8_asym_e8m0", "int4_g32", "int2", "nf4", "fp8_e5m2", "nvfp4"}) {
+      sum += DecodingFingerprint(*QuantScheme::Parse(scheme));
+    }
+    return sum;
+  };
+  static uint64_t in_main = 0;
+  static uint64_t (*const fingerprints)() = every_fingerprint;
+  EXPECT_EXIT(
+      {
+        std::atexit([] { std::_Exit(fingerprints() == in_main ? 0 : 1); });
+        in_main = fingerprints();
+        std::exit(2);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace clikart::ir
