@@ -1,12 +1,11 @@
 // Integer kernels from LLVM against rule 6 word by word, in every form that this CPU can run.
 #include <cstdint>
 #include <span>
-#include <variant>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "kernel_testing.h"
-#include "llvm_emitter.h"
+#include "llvm_kernels.h"
 #include "quant_testing.h"
 
 namespace clikart::codegen {
@@ -17,26 +16,6 @@ using ir::BiasKind;
 using ir::DType;
 using ir::KernelSpec;
 using Edge = GuardedBuffer::Edge;
-
-// Words of three widths and dot products of two, as far as this CPU has them.
-std::vector<EmittedKernel> Kernels(const KernelSpec& spec) {
-  const Target levels[] = {TargetOf(IsaLevel::kBaseline), TargetOf(IsaLevel::kAvx2), TargetOf(IsaLevel::kAvxVnni),
-                           Target{{Feature::kSse42, Feature::kAvx2, Feature::kAvx512}},
-                           TargetOf(IsaLevel::kAvx512Vnni)};
-  std::vector<EmittedKernel> kernels;
-  for (const Target& target : levels) {
-    bool runs = false;
-    for (const Target& runnable : RunnableTargets()) runs = runs || runnable.Includes(target);
-    if (!runs) continue;
-    auto emitted = LlvmEmitter().Emit(spec, target);
-    if (auto* const kernel = std::get_if<EmittedKernel>(&emitted)) {
-      kernels.push_back(std::move(*kernel));
-    } else {
-      ADD_FAILURE() << std::get<Rejection>(emitted).detail;
-    }
-  }
-  return kernels;
-}
 
 void ExpectRule6(const std::vector<EmittedKernel>& kernels, const QuantProblem& problem) {
   const std::vector<float> wanted = WordByWord(problem);
@@ -54,7 +33,7 @@ void ExpectRule6(const std::vector<EmittedKernel>& kernels, const QuantProblem& 
 }
 
 void ExpectRule6(const KernelSpec& spec, std::initializer_list<int64_t> row_counts, uint64_t seed) {
-  const std::vector<EmittedKernel> kernels = Kernels(spec);
+  const std::vector<EmittedKernel> kernels = LlvmCodeKernels(spec);
   for (const int64_t rows : row_counts) {
     ExpectRule6(kernels, RandomQuantProblem(spec, rows, {spec.n}, seed + static_cast<uint64_t>(rows)));
     if (::testing::Test::HasFatalFailure()) return;

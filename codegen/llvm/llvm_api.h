@@ -9,6 +9,7 @@
 
 #include "depthwise_driver.h"
 #include "panel_driver.h"
+#include "row_int8_driver.h"
 
 namespace clikart::codegen {
 
@@ -49,7 +50,8 @@ constexpr uint64_t LlvmContract() {
   uint64_t hash = 1;
   for (const uint64_t size :
        {sizeof(MicroArgs), sizeof(StageArgs), sizeof(WidenArgs), sizeof(EpilogueArgs), sizeof(DepthwiseArgs),
-        sizeof(MicroKind), sizeof(LlvmRequest), sizeof(LlvmSink), sizeof(PanelTerms), sizeof(Requantization),
+        sizeof(QuantizeArgs), sizeof(GroupsArgs), sizeof(MicroKind), sizeof(LlvmRequest), sizeof(LlvmSink),
+        sizeof(PanelTerms), sizeof(Requantization),
         uint64_t{kMicroUnroll}, uint64_t{kDepthwiseRows}, uint64_t{kMaxEntries}}) {
     hash = (hash ^ size) * 0x100000001b3;
   }

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "llvm_object.h"
+#include "row_int8_driver.h"
 
 namespace clikart::codegen {
 namespace {
@@ -55,12 +56,23 @@ class Llvm final : public Emitter {
   std::variant<EmittedKernel, Rejection> Emit(const ir::KernelSpec& spec, const Target& target) const override;
 };
 
+std::optional<Rejection> RefuseRowInt8(const ir::KernelSpec& spec) {
+  if (spec.order == ir::InputOrder::kUneven) {
+    return Rejection{RejectReason::kUnevenGroups, "groups of any size, and this emitter takes groups of one size"};
+  }
+  const int64_t longest = LongestGroup(spec), deepest = DeepestGroup(*spec.scheme);
+  if (longest <= deepest) return std::nullopt;
+  return Rejection{RejectReason::kGroupTooLong,
+                   absl::StrCat("groups of ", longest, " inputs, and this emitter adds up to ", deepest)};
+}
+
 // Decided before the object is loaded: a process that only has other specs never pays for it.
 std::optional<Rejection> Refuse(const ir::KernelSpec& spec) {
   if (spec.contraction == ir::Contraction::kInteger) return std::nullopt;
+  if (spec.contraction == ir::Contraction::kRowInt8) return RefuseRowInt8(spec);
   if (spec.contraction != ir::Contraction::kFloat && spec.contraction != ir::Contraction::kDepthwise) {
     return Rejection{RejectReason::kContractionKind,
-                     "weight-only quantization, and this emitter takes float weights, and int8 ones with int8 inputs"};
+                     "quantized weights with float inputs, and this emitter takes them with compute=\"int8\""};
   }
   for (const ir::DType dtype : {spec.x, spec.w, spec.y}) {
     if (!ir::IsFloat(dtype)) {
@@ -71,6 +83,10 @@ std::optional<Rejection> Refuse(const ir::KernelSpec& spec) {
   return std::nullopt;
 }
 
+bool MultipliesCodes(const ir::KernelSpec& spec) {
+  return spec.contraction == ir::Contraction::kInteger || spec.contraction == ir::Contraction::kRowInt8;
+}
+
 // What code may be made of. More would not change a float kernel: dot products and tiles round differently, and
 // conversions of FP16 are in F16C. Sums of codes are exact, so integer kernels take the dot product of their width.
 Target UsedOf(const ir::KernelSpec& spec, const Target& target) {
@@ -79,7 +95,7 @@ Target UsedOf(const ir::KernelSpec& spec, const Target& target) {
     if (target.Has(feature)) used.features.Add(feature);
   };
   for (const Feature feature : {Feature::kSse42, Feature::kAvx2, Feature::kAvx512}) use(feature);
-  if (spec.contraction == ir::Contraction::kInteger) {
+  if (MultipliesCodes(spec)) {
     use(target.Has(Feature::kAvx512) ? Feature::kAvx512Vnni : Feature::kAvxVnni);
   }
   return used;
@@ -88,9 +104,13 @@ Target UsedOf(const ir::KernelSpec& spec, const Target& target) {
 // Twelve chains of a register's lanes, as many as two fma units need. 16-bit weights have entries for their widened
 // form too: with half the panels their kernels compile in the same time, some 50 ms, and reach four fifths of that.
 RegisterTile TileOf(const ir::KernelSpec& spec, const Target& used) {
-  if (spec.contraction == ir::Contraction::kInteger) {
+  if (MultipliesCodes(spec)) {
     const bool dot = used.Has(Feature::kAvxVnni) || used.Has(Feature::kAvx512Vnni);
-    return {.rows = 6, .panels = 1, .depth = dot ? 4 : 2};
+    // Products of short codes fit 16 bits in pairs, which SSSE3 and what came after it add without a dot product. With
+    // their products on the way, sixteen registers hold the sums of four rows.
+    const bool pairs = !dot && spec.scheme.has_value() && spec.scheme->bits < 8 && used.Has(Feature::kSse42);
+    const bool few = pairs && !used.Has(Feature::kAvx512);
+    return {.rows = few ? 4 : 6, .panels = 1, .depth = dot || pairs ? 4 : 2};
   }
   const bool wide = used.Has(Feature::kAvx512) && spec.w == ir::DType::kFloat32;
   return {.rows = 6, .panels = wide ? 2 : 1, .depth = 1};
@@ -102,6 +122,17 @@ uint32_t FeatureBits(const Target& target) {
     if (target.Has(static_cast<Feature>(i))) bits |= uint32_t{1} << i;
   }
   return bits;
+}
+
+TileFunction DriverOf(ir::Contraction contraction) {
+  switch (contraction) {
+    case ir::Contraction::kDepthwise:
+      return &RunDepthwise;
+    case ir::Contraction::kRowInt8:
+      return &RunRowInt8;
+    default:
+      return &RunPanels;
+  }
 }
 
 std::variant<EmittedKernel, Rejection> Llvm::Emit(const ir::KernelSpec& spec, const Target& target) const {
@@ -117,10 +148,9 @@ std::variant<EmittedKernel, Rejection> Llvm::Emit(const ir::KernelSpec& spec, co
   answer.kernel.emitter = std::string(name());
   answer.kernel.isa = used.level();
   answer.kernel.entry_offsets.fill(-1);
-  const bool depthwise = spec.contraction == ir::Contraction::kDepthwise;
-  answer.kernel.run = depthwise ? &RunDepthwise : &RunPanels;
+  answer.kernel.run = DriverOf(spec.contraction);
   std::vector<MicroKind> kinds;
-  if (!depthwise) kinds = MicroKinds(spec, answer.kernel.schedule);
+  if (answer.kernel.run != &RunDepthwise) kinds = MicroKinds(spec, answer.kernel.schedule);
   const std::string text = spec.ToString();
   const LlvmRequest request{text.data(),       text.size(),
                             FeatureBits(used), static_cast<int32_t>(answer.kernel.schedule.step),

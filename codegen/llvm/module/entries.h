@@ -10,15 +10,19 @@ namespace clikart::codegen::llvm_module {
 enum class Multiply : uint8_t {
   kFma,    // f32
   kWords,  // two 16-bit codes each, summed in int32
-  kDot,    // four 8-bit codes each: vpdpbusd
+  kDot,    // four 8-bit codes each, those of x without a sign: vpdpbusd
+  kRowDot,  // the same, those of the weight without a sign
+  kBytes,   // as kRowDot where codes of the weight have fewer than eight bits, so that pairs fit 16: vpmaddubsw
 };
 
-// How weights lie in a packed step (ir/panel_layout.h). A step is what is multiplied at once.
+// How weights lie in a packed step (ir/panel_layout.h). A step is what is multiplied at once. Codes of quantized
+// weights come in units of 32 bits a lane (ir/code_layout.h); a step of theirs is a part of it (row_int8_driver.h).
 struct Packing {
   ir::DType dtype = ir::DType::kFloat32;  // of 32 bits: ready to be multiplied
   int interleave = 1;                     // steps in a packed step
   int step = 1;                           // elements of k in a step
   Multiply multiply = Multiply::kFma;
+  int code_bits = 0;  // of quantized weights, else 0
   int64_t StepBytes() const;
 };
 
@@ -42,6 +46,12 @@ int BuildMicro(KernelBuilder& build, int rows, int panels, const Packing& weight
 void BuildStageCodes(KernelBuilder& build, ir::DType x, Multiply multiply);
 void BuildStage(KernelBuilder& build, ir::DType x, ir::Access access);
 void BuildWiden(KernelBuilder& build, const Packing& weights);
+// Rows as codes, `step` of them in a dword.
+void BuildQuantizeRows(KernelBuilder& build, const ir::KernelSpec& spec, int step);
+// A function that multiplies the groups of a tile of up to so many accumulators, each by a register kernel of one
+// group, and a call of it. Register kernels take MicroArgs.
+llvm::Function* BuildRowInt8Groups(KernelBuilder& build, const ir::KernelSpec& spec, int step, int64_t accumulators);
+void CallGroups(KernelBuilder& build, llvm::Function* groups, int rows, int panels, llvm::Function* micro);
 // `lanes` of each panel, 1 to 16.
 void BuildDepthwise(KernelBuilder& build, ir::DType x, ir::DType weights, int lanes);
 void BuildEpilogue(KernelBuilder& build, const ir::KernelSpec& spec);

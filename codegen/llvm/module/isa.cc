@@ -21,6 +21,7 @@ Isa IsaOf(uint32_t features) {
   }
   if (has(Feature::kAvxVnni)) isa.features += ",+avxvnni";
   if (has(Feature::kAvx512Vnni)) isa.features += ",+avx512vnni";
+  isa.dot = has(Feature::kAvxVnni) || has(Feature::kAvx512Vnni);
   return isa;
 }
 

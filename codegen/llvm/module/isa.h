@@ -11,6 +11,7 @@ struct Isa {
   int lanes = 4;         // 32-bit lanes of a vector register
   bool fma = false;
   bool f16c = false;
+  bool dot = false;    // of codes: vpdpbusd
   bool masks = false;  // loads and stores of any number of lanes, whatever their type
 };
 

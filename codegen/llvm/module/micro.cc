@@ -154,8 +154,8 @@ class Micro {
       }
     }
     Value* const step = build_.IntArgument(offsetof(MicroArgs, prefetch_step));
-    return build_.At(ahead,
-                     steps == kMicroUnroll ? step : build_.CreateSDiv(step, build_.getInt64(kMicroUnroll / steps)));
+    if (steps >= kMicroUnroll) return build_.At(ahead, build_.CreateMul(step, build_.getInt64(steps / kMicroUnroll)));
+    return build_.At(ahead, build_.CreateSDiv(step, build_.getInt64(kMicroUnroll / steps)));
   }
 
   KernelBuilder& build_;

@@ -12,6 +12,7 @@
 #include "compile.h"
 #include "entries.h"
 #include "llvm/IR/LLVMContext.h"
+#include "row_int8_driver.h"
 
 namespace clikart::codegen::llvm_module {
 namespace {
@@ -31,10 +32,17 @@ class Entries {
 
   void Build(std::span<const MicroKind> kinds) {
     PlainEntry(kEpilogueEntry, "epilogue", [&] { BuildEpilogue(build_, spec_); });
-    spec_.contraction == ir::Contraction::kDepthwise ? BuildForDepthwise() : BuildForPanels(kinds);
+    switch (spec_.contraction) {
+      case ir::Contraction::kDepthwise:
+        return BuildForDepthwise();
+      case ir::Contraction::kRowInt8:
+        return BuildForRowInt8(kinds);
+      default:
+        return BuildForPanels(kinds);
+    }
   }
 
-  // By the entry's symbol.
+  // By the symbol of an entry, or of a function that entries share.
   const std::map<std::string, Label>& labels() const { return labels_; }
 
  private:
@@ -84,22 +92,58 @@ class Entries {
     for (const MicroKind& kind : kinds) {
       const bool is_packed = kind.form == WeightForm::kPacked;
       const Packing& weights = is_packed ? packed : widened;
-      llvm::Function*& any_tile = any_tile_[is_packed];
+      llvm::Function*& any_tile = any_tile_[static_cast<int>(kind.form)];
       if (any_tile == nullptr) any_tile = BuildAnyTile(build_, is_packed ? "packed" : "widened", weights);
       const std::string name = absl::StrCat("micro ", kind.rows, "x", kind.panels, is_packed ? " packed" : " widened");
-      Entry(MicroEntry(kind), name, [&] {
-        if (build_.lanes() > 4) return BuildMicro(build_, kind.rows, kind.panels, weights, any_tile);
-        CallAnyTile(build_, any_tile, kind.rows, kind.panels, build_.getInt64(0));
-        return 0;
-      });
+      Entry(MicroEntry(kind), name, [&] { return BuildMicroBody(kind, weights); });
     }
+  }
+
+  void BuildForRowInt8(std::span<const MicroKind> kinds) {
+    if (spec_.order != ir::InputOrder::kNatural && spec_.x != ir::DType::kFloat32) {
+      PlainEntry(kStageEntry, "stage", [&] { BuildStage(build_, spec_.x, spec_.access); });
+    }
+    PlainEntry(kQuantizeEntry, "quantize", [&] { BuildQuantizeRows(build_, spec_, step_); });
+    const Multiply of_bytes = build_.isa().dot ? Multiply::kRowDot : Multiply::kBytes;
+    const Packing units{.interleave = spec_.interleave / step_,
+                        .step = step_,
+                        .multiply = step_ == 4 ? of_bytes : Multiply::kWords,
+                        .code_bits = spec_.scheme->bits};
+    BuildForGroups(kinds, units,
+                   [&](int64_t accumulators) { return BuildRowInt8Groups(build_, spec_, step_, accumulators); });
+  }
+
+  // Register kernels of one group, and entries that call them for each group.
+  template <typename Groups>
+  void BuildForGroups(std::span<const MicroKind> kinds, const Packing& weights, const Groups& build_groups) {
+    any_tile_[static_cast<int>(kinds.front().form)] = BuildAnyTile(build_, "any", weights);
+    int64_t accumulators = 0;
+    for (const MicroKind& kind : kinds) accumulators = std::max<int64_t>(accumulators, kind.rows * kind.panels);
+    llvm::Function* const groups = build_groups(accumulators * ir::kPanelLanes);
+    for (const MicroKind& kind : kinds) {
+      const std::string shape = absl::StrCat(kind.rows, "x", kind.panels);
+      const std::string symbol = absl::StrCat("micro", shape);
+      llvm::Function* const micro = build_.BeginShared(symbol, {build_.getPtrTy()});
+      labels_[symbol] = {absl::StrCat("micro ", shape), BuildMicroBody(kind, weights)};
+      build_.EndEntry();
+      PlainEntry(MicroEntry(kind), absl::StrCat("groups ", shape),
+                 [&] { CallGroups(build_, groups, kind.rows, kind.panels, micro); });
+    }
+  }
+
+  // Answers the multiplications of its loop.
+  int BuildMicroBody(const MicroKind& kind, const Packing& weights) {
+    llvm::Function* const any_tile = any_tile_[static_cast<int>(kind.form)];
+    if (build_.lanes() > 4) return BuildMicro(build_, kind.rows, kind.panels, weights, any_tile);
+    CallAnyTile(build_, any_tile, kind.rows, kind.panels, build_.getInt64(0));
+    return 0;
   }
 
   std::map<std::string, Label> labels_;
   const ir::KernelSpec& spec_;
   const int step_;
   KernelBuilder build_;
-  llvm::Function* any_tile_[2] = {};  // for widened and for packed weights
+  llvm::Function* any_tile_[2] = {};  // by WeightForm
 };
 
 // Answers why not, or nothing.

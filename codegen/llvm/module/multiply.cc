@@ -24,9 +24,41 @@ Value* MultiplyWords(KernelBuilder& build, Value* x, Value* w) {
   }
 }
 
+// Of four codes of one byte each, those of the weight without a sign.
+Value* MultiplyBytes(KernelBuilder& build, Value* x, Value* w) {
+  const auto count = static_cast<unsigned>(build.lanes());
+  llvm::Type* const bytes = llvm::FixedVectorType::get(build.getInt8Ty(), 4 * count);
+  const auto pairs = build.lanes() == 16  ? llvm::Intrinsic::x86_avx512_pmaddubs_w_512
+                     : build.lanes() == 8 ? llvm::Intrinsic::x86_avx2_pmadd_ub_sw
+                                          : llvm::Intrinsic::x86_ssse3_pmadd_ub_sw_128;
+  Value* const sums = build.CreateIntrinsic(pairs, {}, {build.CreateBitCast(w, bytes), build.CreateBitCast(x, bytes)});
+  return MultiplyWords(build, sums, build.CreateVectorSplat(2 * count, build.getInt16(1)));
+}
+
+// Codes of a unit without their signs, each in a byte or a word of its own.
+Value* DecodePart(KernelBuilder& build, const Packing& weights, Value* unit, int part) {
+  const int bytes_of_code = 4 / weights.step;
+  const uint32_t code = (1u << weights.code_bits) - 1;
+  const uint32_t mask = bytes_of_code == 1 ? code * 0x01010101u : code * 0x00010001u;
+  const int lanes = KernelBuilder::LanesOf(unit);
+  Value* const shifted = part == 0 ? unit : build.CreateLShr(unit, static_cast<uint64_t>(part * weights.code_bits));
+  Value* const codes = mask == ~0u ? shifted : build.CreateAnd(shifted, build.Bits(mask, lanes));
+  return weights.multiply == Multiply::kWords ? Words(build, codes) : codes;
+}
+
+Value* Dot(KernelBuilder& build, Value* without_sign, Value* with_sign, Value* sum) {
+  const auto dot =
+      build.lanes() == 16 ? llvm::Intrinsic::x86_avx512_vpdpbusd_512 : llvm::Intrinsic::x86_avx512_vpdpbusd_256;
+  return build.CreateIntrinsic(dot, {}, {sum, without_sign, with_sign});
+}
+
 }  // namespace
 
-int64_t Packing::StepBytes() const { return ir::kPanelLanes * step * static_cast<int64_t>(ir::SizeOf(dtype)); }
+int64_t Packing::StepBytes() const {
+  constexpr int64_t kUnitBytes = ir::kPanelLanes * int64_t{sizeof(uint32_t)};
+  if (code_bits > 0) return kUnitBytes / interleave;
+  return ir::kPanelLanes * step * static_cast<int64_t>(ir::SizeOf(dtype));
+}
 
 Values LoadPacked(KernelBuilder& build, const Packing& weights, Value* from) {
   const int lanes = build.lanes();
@@ -45,7 +77,9 @@ Values Decode(KernelBuilder& build, const Packing& weights, const Values& packed
   Values decoded;
   for (Value* const vector : packed) {
     const int lanes = KernelBuilder::LanesOf(vector);
-    if (weights.multiply == Multiply::kDot) {
+    if (weights.code_bits > 0) {
+      decoded.push_back(DecodePart(build, weights, vector, step));
+    } else if (weights.multiply == Multiply::kDot) {
       decoded.push_back(vector);
     } else if (weights.multiply == Multiply::kWords) {
       // Of four codes the even ones, then the odd ones, with their signs.
@@ -84,9 +118,11 @@ Value* MultiplyAdd(KernelBuilder& build, Multiply multiply, Value* x, Value* w, 
     case Multiply::kWords:
       return build.CreateAdd(sum, MultiplyWords(build, x, w));
     case Multiply::kDot:
-      return build.CreateIntrinsic(
-          build.lanes() == 16 ? llvm::Intrinsic::x86_avx512_vpdpbusd_512 : llvm::Intrinsic::x86_avx512_vpdpbusd_256, {},
-          {sum, x, w});
+      return Dot(build, x, w, sum);
+    case Multiply::kRowDot:
+      return Dot(build, w, x, sum);
+    case Multiply::kBytes:
+      return build.CreateAdd(sum, MultiplyBytes(build, x, w));
   }
   return nullptr;
 }
