@@ -1,8 +1,10 @@
-"""Every figure: kernels against this machine's limits and by models of other CPUs, Python, memory of a fused model.
+"""Every figure: kernels against this machine's limits, by models of other CPUs and against other libraries, Python,
+memory of a fused model, first requests.
 
     ./dev bench [--quick] [--check] [--json] [part ...]
 
-Parts: kernels, static, python, import, memory; any other name is a subject of the kernels.
+Parts: kernels, static, python, import, memory, peers, first-request; any other name is a subject of the kernels.
+`./dev peers` installs what peers and first-request compare with; without it they measure this library alone.
 Prints each part's own table. Leaves with 0 unless --check is given and a goal was missed, or a part did not run.
 """
 
@@ -18,6 +20,8 @@ PARTS = {
     "python": [sys.executable, str(ROOT / "bench/python_calls.py")],
     "import": [sys.executable, str(ROOT / "bench/import_time.py")],
     "memory": [sys.executable, str(ROOT / "bench/memory.py")],
+    "peers": [sys.executable, str(ROOT / "bench/peers_codes.py")],
+    "first-request": [sys.executable, str(ROOT / "bench/first_request.py")],
 }
 MISSED = 1  # the status by which a part says that a goal was missed
 
@@ -39,6 +43,8 @@ def main() -> int:
             command += ["--check", *subjects] + (["--quick"] if options.quick else [])
         elif part == "memory" and options.quick:
             command += ["--gigabytes", "0.2"]
+        elif part in ("peers", "first-request") and options.quick:
+            command += ["--quick"]
         status = subprocess.run(command, check=False).returncode
         if status not in (0, MISSED):
             print(f"bench: {part} failed with status {status}", file=sys.stderr)

@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_dev_lists_its_commands():
     out = subprocess.run([ROOT / "dev"], capture_output=True, text=True, check=True).stdout
-    for command in ("build", "test", "demo", "bench", "lint", "format", "clean"):
+    for command in ("build", "test", "demo", "bench", "peers", "lint", "format", "clean"):
         assert re.search(rf"^\./dev {command}\b", out, re.M)
 
 
