@@ -11,9 +11,9 @@
 #include "clikart/analysis/extensions.h"
 #include "clikart/codegen/emitter.h"
 #include "clikart/ir/activation.h"
-#include "clikart/ir/code_layout.h"
 #include "gtest/gtest.h"
 #include "kernel_testing.h"
+#include "quant_testing.h"
 
 namespace clikart::analysis {
 namespace {
@@ -103,14 +103,8 @@ void AddRowInt8(std::vector<ir::KernelSpec>& specs) {
        {"int8", "int8_g32_bf16", "int8_g5_asym_f32", "int8_g16_min_bf16", "int4_g32", "int4_asym_e8m0",
         "int4_g128_asym_bf16", "int4_g32_min", "int2_g8", "int2_g12_asym", "int2_g32_e4m3"}) {
     for (const DType x : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
-      ir::KernelSpec spec;
-      spec.contraction = ir::Contraction::kRowInt8;
-      spec.n = 42;
-      spec.k = 67;
+      ir::KernelSpec spec = codegen::SchemeSpec(ir::Contraction::kRowInt8, scheme, 42, 67);
       spec.x = spec.y = x;
-      spec.scheme = ir::QuantScheme::Parse(scheme).value();
-      spec.w = spec.scheme->CodeDType();
-      spec.interleave = ir::CodeInterleave(spec.contraction, *spec.scheme);
       specs.push_back(spec);
       spec.order = ir::InputOrder::kSorted;
       specs.push_back(spec);

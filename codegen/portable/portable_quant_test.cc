@@ -18,25 +18,7 @@ using ir::DType;
 using ::testing::ElementsAre;
 
 ir::KernelSpec SchemeSpec(const std::string& scheme, int64_t n, int64_t k) {
-  ir::KernelSpec spec;
-  spec.contraction = Contraction::kWeightOnly;
-  spec.n = n;
-  spec.k = k;
-  spec.scheme = ir::QuantScheme::Parse(scheme).value();
-  spec.w = spec.scheme->CodeDType();
-  spec.interleave = ir::CodeInterleave(spec.contraction, *spec.scheme);
-  return spec;
-}
-
-ir::KernelSpec IntegerSpec(DType x, int64_t n, int64_t k) {
-  ir::KernelSpec spec;
-  spec.contraction = Contraction::kInteger;
-  spec.n = n;
-  spec.k = k;
-  spec.x = x;
-  spec.w = DType::kInt8;
-  spec.interleave = 4;
-  return spec;
+  return codegen::SchemeSpec(Contraction::kWeightOnly, scheme, n, k);
 }
 
 // Bits, with all NaNs equal.
@@ -68,11 +50,11 @@ QuantProblem OneHot(const ir::KernelSpec& spec, QuantPart part) {
   return problem;
 }
 
-const char* const kSchemes[] = {"int8",   "int8_g32",     "int8_g5_asym",     "int8_asym_bf16",
-                                "int4",   "int4_g32_f32", "int4_g16_asym",    "int4_g7_asym_f32",
-                                "nf4_g8", "fp4_g16_bf16", "fp8_e4m3",         "fp8_e5m2_g12",
-                                "mxfp4",  "nvfp4",        "fp8_e4m3_g16_e8m0", "int4_g32_min", "int2_g8",
-                                "int2_g12_asym", "int8_g16_min_f32"};
+const char* const kSchemes[] = {"int8",    "int8_g32",      "int8_g5_asym",      "int8_asym_bf16",
+                                "int4",    "int4_g32_f32",  "int4_g16_asym",     "int4_g7_asym_f32",
+                                "nf4_g8",  "fp4_g16_bf16",  "fp8_e4m3",          "fp8_e5m2_g12",
+                                "mxfp4",   "nvfp4",         "fp8_e4m3_g16_e8m0", "int4_g32_min",
+                                "int2_g8", "int2_g12_asym", "int8_g16_min_f32"};
 
 TEST(PortableWeightOnlyTest, C025_EverySchemeFollowsRule3AndStaysInItsBuffers) {
   uint64_t seed = 0;
@@ -240,15 +222,13 @@ TEST(PortableWeightOnlyTest, NvFp4MultipliesTheGlobalScaleIntoTheGroups) {
 }
 
 ir::KernelSpec RowInt8Spec(const std::string& scheme, int64_t n, int64_t k) {
-  ir::KernelSpec spec = SchemeSpec(scheme, n, k);
-  spec.contraction = Contraction::kRowInt8;
-  spec.interleave = ir::CodeInterleave(spec.contraction, *spec.scheme);
-  return spec;
+  return codegen::SchemeSpec(Contraction::kRowInt8, scheme, n, k);
 }
 
 TEST(PortableRowInt8Test, FollowsRule6) {
   uint64_t seed = 300;
-  for (const char* scheme : {"int8", "int8_g32", "int8_g5_asym", "int4", "int4_g16_asym_f32", "int8_asym_e8m0", "int4_g16_min", "int2_g8"}) {
+  for (const char* scheme :
+       {"int8", "int8_g32", "int8_g5_asym", "int4", "int4_g16_asym_f32", "int8_asym_e8m0", "int4_g16_min", "int2_g8"}) {
     for (int64_t k : {0, 1, 5, 17, 40, 150}) {
       ir::KernelSpec spec = RowInt8Spec(scheme, 22, k);
       spec.bias = ir::BiasKind::kFloat32;

@@ -244,13 +244,25 @@ PackedCodes PackCodes(const QuantProblem& problem) {
       const auto [part, row] = Locate(problem, n);
       packed.lane_scales.back() = part->global_scale;
       const auto index = static_cast<size_t>(part - problem.parts.data());
-      PackLane(spec, layout, *part, row, packed.columns[index], lane, packed.panels.data() + panel * layout.PanelBytes());
+      PackLane(spec, layout, *part, row, packed.columns[index], lane,
+               packed.panels.data() + panel * layout.PanelBytes());
     }
   }
   return packed;
 }
 
 }  // namespace
+
+ir::KernelSpec SchemeSpec(ir::Contraction contraction, std::string_view scheme, int64_t n, int64_t k) {
+  ir::KernelSpec spec;
+  spec.contraction = contraction;
+  spec.n = n;
+  spec.k = k;
+  spec.scheme = ir::QuantScheme::Parse(scheme).value();
+  spec.w = spec.scheme->CodeDType();
+  spec.interleave = ir::CodeInterleave(contraction, *spec.scheme);
+  return spec;
+}
 
 ir::KernelSpec IntegerSpec(ir::DType x, int64_t n, int64_t k) {
   ir::KernelSpec spec;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "clikart/codegen/kernel.h"
@@ -33,6 +34,9 @@ struct QuantProblem {
   float input_scale = 1.0f, output_scale = 1.0f;
   int32_t input_zero_point = 0, output_zero_point = 0;
 };
+
+// A kernel of f32 inputs and outputs over weights of that scheme, packed as the contraction wants them.
+ir::KernelSpec SchemeSpec(ir::Contraction contraction, std::string_view scheme, int64_t n, int64_t k);
 
 // QLinear's kernel with f32 outputs, and the same with outputs of x's type.
 ir::KernelSpec IntegerSpec(ir::DType x, int64_t n, int64_t k);

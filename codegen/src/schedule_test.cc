@@ -1,7 +1,7 @@
 #include "clikart/codegen/schedule.h"
 
-#include "clikart/ir/code_layout.h"
 #include "gtest/gtest.h"
+#include "quant_testing.h"
 #include "tile_driver.h"
 
 namespace clikart::codegen {
@@ -34,13 +34,8 @@ TEST(Schedule, ScratchOfTheLargestTileOfCodesServesAll) {
   for (const char* const scheme : {"int8", "int4_g32", "int4_g7_asym"}) {
     for (const ir::InputOrder order : {ir::InputOrder::kNatural, ir::InputOrder::kSorted}) {
       for (const int64_t depth : {0, 1, 700, 100'000}) {
-        ir::KernelSpec spec;
-        spec.contraction = ir::Contraction::kRowInt8;
-        spec.n = 1000;
-        spec.k = depth;
+        ir::KernelSpec spec = SchemeSpec(ir::Contraction::kRowInt8, scheme, 1000, depth);
         spec.order = order;
-        spec.scheme = ir::QuantScheme::Parse(scheme).value();
-        spec.interleave = ir::CodeInterleave(spec.contraction, *spec.scheme);
         const Schedule schedule = MakeSchedule(spec, {.rows = 10, .panels = 2, .depth = 4});
         EXPECT_EQ(schedule.tile_rows % schedule.row_block, 0);
         EXPECT_GT(schedule.tile_rows, schedule.row_block);

@@ -10,7 +10,6 @@
 #include <variant>
 #include <vector>
 
-#include "clikart/ir/code_layout.h"
 #include "kernel_testing.h"
 #include "quant_testing.h"
 #include "row_int8_driver.h"
@@ -33,14 +32,7 @@ const char* const kSchemes[] = {
     "int4_g64_e8m0",  "int2",          "int2_g8",          "int2_g16_bf16",    "int2_g12_asym",  "int2_g32_min_f32"};
 
 KernelSpec RowInt8Spec(const std::string& scheme, int64_t n, int64_t k) {
-  KernelSpec spec;
-  spec.contraction = ir::Contraction::kRowInt8;
-  spec.n = n;
-  spec.k = k;
-  spec.scheme = ir::QuantScheme::Parse(scheme).value();
-  spec.w = spec.scheme->CodeDType();
-  spec.interleave = ir::CodeInterleave(spec.contraction, *spec.scheme);
-  return spec;
+  return SchemeSpec(ir::Contraction::kRowInt8, scheme, n, k);
 }
 
 std::vector<EmittedKernel> Kernels(const KernelSpec& spec) { return RunnableKernels(XbyakEmitter(), spec); }
