@@ -19,6 +19,8 @@ void MeasureThroughput(const Context& context);
 void MeasureInteger(const Context& context);
 // QLinearWoQ with compute="int8" against the read bandwidth and against a Linear of the same work.
 void MeasureRowInt8(const Context& context);
+// QLinearWoQ with float inputs against the read bandwidth and a Linear.
+void MeasureCodes(const Context& context);
 // A depthwise convolution against the fma peak.
 void MeasureDepthwise(const Context& context);
 // Activations over the bare kernel.

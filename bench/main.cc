@@ -18,9 +18,10 @@ struct Subject {
 };
 
 constexpr Subject kSubjects[] = {
-    {"throughput", &MeasureThroughput}, {"integer", &MeasureInteger},     {"row_int8", &MeasureRowInt8},
-    {"depthwise", &MeasureDepthwise},   {"epilogues", &MeasureEpilogues}, {"overhead", &MeasureCallOverhead},
-    {"emission", &MeasureEmission},     {"cache", &MeasureCache},         {"llvm", &MeasureLlvm},
+    {"throughput", &MeasureThroughput}, {"integer", &MeasureInteger},       {"codes", &MeasureCodes},
+    {"row_int8", &MeasureRowInt8},      {"depthwise", &MeasureDepthwise},   {"epilogues", &MeasureEpilogues},
+    {"overhead", &MeasureCallOverhead}, {"emission", &MeasureEmission},     {"cache", &MeasureCache},
+    {"llvm", &MeasureLlvm},
 };
 
 int Usage(const char* complaint) {

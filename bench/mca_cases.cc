@@ -1,6 +1,7 @@
 #include "mca_cases.h"
 
 #include "clikart/codegen/product.h"
+#include "clikart/ir/quant_scheme.h"
 
 namespace clikart::bench {
 namespace {
@@ -26,6 +27,14 @@ McaCase Integer(IsaLevel level, McaGoals goals) {
   return integer;
 }
 
+McaCase Codes(const char* scheme, IsaLevel level, McaGoals goals) {
+  McaCase codes{Dense(DType::kFloat32, DType::kInt8, DType::kFloat32), level, goals};
+  codes.spec.contraction = ir::Contraction::kWeightOnly;
+  codes.spec.scheme = ir::QuantScheme::Parse(scheme).value();
+  codes.spec.w = codes.spec.scheme->CodeDType();
+  return codes;
+}
+
 }  // namespace
 
 std::vector<McaCase> McaCases() {
@@ -42,6 +51,8 @@ std::vector<McaCase> McaCases() {
       Float(DType::kBFloat16, IsaLevel::kAvx512, kNone),
       Float(DType::kBFloat16, IsaLevel::kAvx512Bf16, kDot),
       Float(DType::kBFloat16, IsaLevel::kAmx, kTiles),
+      Codes("int4_g32", IsaLevel::kAvx2, kNone),
+      Codes("int4_g32", IsaLevel::kAvx512, kFma),
       Integer(IsaLevel::kAvx2, kNone),
       Integer(IsaLevel::kAvxVnni, kDot),
       Integer(IsaLevel::kAvx512Vnni, kDot),

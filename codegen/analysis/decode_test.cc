@@ -112,6 +112,28 @@ void AddRowInt8(std::vector<ir::KernelSpec>& specs) {
   }
 }
 
+// Quantized weights with float inputs: every way to decode, every header and every type of x.
+void AddWeightOnly(std::vector<ir::KernelSpec>& specs) {
+  constexpr DType kFloats[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+  for (const char* const scheme :
+       {"int8", "int8_g5_asym_f32", "int8_g16_min_bf16", "int4_g32", "int4_g128_asym_bf16", "int4_g7_asym",
+        "int4_g32_min", "int2_g12_asym", "nf4_g64", "fp8_e4m3_g16_e8m0", "fp8_e5m2_g12", "mxfp4", "nvfp4"}) {
+    for (const DType x : kFloats) {
+      ir::KernelSpec spec;
+      spec.contraction = ir::Contraction::kWeightOnly;
+      spec.n = 42;
+      spec.k = 67;
+      spec.x = spec.y = x;
+      spec.scheme = ir::QuantScheme::Parse(scheme).value();
+      spec.w = spec.scheme->CodeDType();
+      spec.interleave = ir::CodeInterleave(spec.contraction, *spec.scheme);
+      specs.push_back(spec);
+      spec.order = ir::InputOrder::kSorted;
+      specs.push_back(spec);
+    }
+  }
+}
+
 // Every type with one activation, and every activation with one type; the emitters that take long get the first of
 // each kind alone.
 std::vector<ir::KernelSpec> Specs(bool few) {
@@ -155,6 +177,7 @@ std::vector<ir::KernelSpec> Specs(bool few) {
     }
   }
   AddRowInt8(specs);
+  AddWeightOnly(specs);
   return specs;
 }
 

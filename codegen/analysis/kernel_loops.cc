@@ -44,7 +44,6 @@ absl::StatusOr<std::vector<KernelLoop>> LoopsOf(const codegen::EmittedKernel& ke
   const auto lines = Disassemble(std::span(kernel.code).first(static_cast<size_t>(kernel.instruction_bytes)));
   if (!lines.ok()) return lines.status();
   std::vector<KernelLoop> loops;
-  int most = 1;
   for (const CodeRange& range : InnerLoops(*lines)) {
     KernelLoop loop;
     loop.name = NameOf(kernel, range);
@@ -52,13 +51,16 @@ absl::StatusOr<std::vector<KernelLoop>> LoopsOf(const codegen::EmittedKernel& ke
     const auto counts = CountLoop(CodeOf(kernel, loop));
     if (!counts.ok()) return counts.status();
     loop.counts = *counts;
-    most = std::max(most, Products(*counts));
     loops.push_back(std::move(loop));
   }
-  // Tiles for few rows may have as many.
+  // Tiles for few rows may have as many, or more where codes are decoded.
   const std::string tile = absl::StrCat("micro ", kernel.schedule.row_block, "x", kernel.schedule.panel_block, " ");
   const auto is_tile = [&](const KernelLoop& loop) { return absl::StartsWith(loop.name, tile); };
   const bool tiles_are_named = std::any_of(loops.begin(), loops.end(), is_tile);
+  int most = 1;
+  for (const KernelLoop& loop : loops) {
+    if (!tiles_are_named || is_tile(loop)) most = std::max(most, Products(loop.counts));
+  }
   for (KernelLoop& loop : loops) {
     loop.main = Products(loop.counts) == most && (!tiles_are_named || is_tile(loop));
   }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "clikart/ir/activation.h"
+#include "clikart/ir/code_layout.h"
 #include "quant_testing.h"
 
 namespace clikart::codegen {
@@ -52,6 +53,12 @@ void RunStepped(const KernelImage& kernel, const TileArgs& args) {
 // Each register tile as the only one, and so many rows that weights are widened; what an activation, a table of
 // offsets or another type of x adds does not depend on the rows.
 std::vector<int64_t> RowCounts(const ir::KernelSpec& spec, const Schedule& schedule) {
+  if (spec.contraction == ir::Contraction::kWeightOnly && spec.x == ir::DType::kFloat32) {
+    std::vector<int64_t> all;
+    for (int64_t rows = 1; rows <= schedule.decoded_block; ++rows) all.push_back(rows);
+    for (int64_t more = 1; more <= schedule.row_block; ++more) all.push_back(schedule.few_rows + more);
+    return all;
+  }
   if (spec.activation != ir::Activation::kNone || spec.access != ir::Access::kDense || spec.x != spec.w) {
     return {2};
   }
@@ -148,6 +155,19 @@ std::vector<Case> TraceCases(const Emitter& emitter, const Target& target) {
       spec.w = ir::DType::kInt8;
       spec.requantize = requantize;
       if (requantize) spec.y = x;
+      add(spec);
+    }
+  }
+  for (const char* const scheme : {"int8", "int8_g5_asym", "int4_g8", "int4_g7_asym", "int4_g8_min", "int2_g5",
+                                   "nf4_g8", "fp8_e4m3", "fp8_e5m2_g4", "mxfp4", "nvfp4"}) {
+    for (const ir::InputOrder order : {ir::InputOrder::kNatural, ir::InputOrder::kSorted}) {
+      ir::KernelSpec spec = base;
+      spec.contraction = ir::Contraction::kWeightOnly;
+      spec.scheme = ir::QuantScheme::Parse(scheme).value();
+      spec.w = spec.scheme->CodeDType();
+      spec.interleave = ir::CodeInterleave(spec.contraction, *spec.scheme);
+      spec.order = order;
+      if (order != ir::InputOrder::kNatural) spec.x = ir::DType::kBFloat16;
       add(spec);
     }
   }

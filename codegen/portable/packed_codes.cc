@@ -23,8 +23,7 @@ const float* TableOf(const ir::CodeLayout& layout) {
   const ir::Decoding& decoding = ir::DecodingOf(layout.scheme);
   static std::map<std::pair<const ir::Decoding*, bool>, Table>* const tables = [] {
     auto* all = new std::map<std::pair<const ir::Decoding*, bool>, Table>;
-    for (const ir::Codebook codebook : {ir::Codebook::kInteger, ir::Codebook::kNf4, ir::Codebook::kE2m1,
-                                        ir::Codebook::kE4m3, ir::Codebook::kE5m2}) {
+    for (const ir::Codebook codebook : ir::kCodebooks) {
       for (const int bits : {2, 4, 8}) {
         for (const bool symmetric : {true, false}) {
           for (const bool turned : {true, false}) {

@@ -1,5 +1,6 @@
 #include "clikart/codegen/driver.h"
 
+#include "code_driver.h"
 #include "depthwise_driver.h"
 #include "panel_driver.h"
 #include "row_int8_driver.h"
@@ -9,7 +10,8 @@ namespace clikart::codegen {
 
 std::span<const Driver> Drivers() {
   static constexpr Driver drivers[] = {
-      {"panels", &RunPanels}, {"depthwise", &RunDepthwise}, {"tiles", &RunTiles}, {"row_int8", &RunRowInt8}};
+      {"panels", &RunPanels}, {"depthwise", &RunDepthwise}, {"tiles", &RunTiles},
+      {"codes", &RunCodes},   {"row_int8", &RunRowInt8}};
   return drivers;
 }
 

@@ -228,6 +228,15 @@ int64_t WidestPanels(const Schedule& schedule, int64_t rows) {
   return panels;
 }
 
+int64_t FewestRowsOfBlock(const Schedule& schedule) {
+  int64_t fewest = schedule.row_block;
+  for (int64_t rows = schedule.few_rows + 1; rows <= schedule.few_rows + schedule.row_block; ++rows) {
+    const int64_t blocks = (rows + schedule.row_block - 1) / schedule.row_block;
+    fewest = std::min(fewest, RowsOfBlock(rows, blocks, blocks - 1));
+  }
+  return fewest;
+}
+
 std::vector<MicroKind> MicroKinds(const ir::KernelSpec& spec, const Schedule& schedule) {
   std::vector<MicroKind> kinds;
   const auto add = [&](WeightForm form, int64_t rows, int64_t widest) {
@@ -240,12 +249,9 @@ std::vector<MicroKind> MicroKinds(const ir::KernelSpec& spec, const Schedule& sc
   }
   if (!Decodes(spec, schedule) || schedule.few_rows == kDecodesAlways) return kinds;
   // Panels are widened for so many rows that all their blocks are large.
-  int64_t fewest = schedule.row_block;
-  for (int64_t rows = schedule.few_rows + 1; rows <= schedule.few_rows + schedule.row_block; ++rows) {
-    const int64_t blocks = (rows + schedule.row_block - 1) / schedule.row_block;
-    fewest = std::min(fewest, RowsOfBlock(rows, blocks, blocks - 1));
+  for (int64_t rows = FewestRowsOfBlock(schedule); rows <= schedule.row_block; ++rows) {
+    add(WeightForm::kWidened, rows, schedule.panel_block);
   }
-  for (int64_t rows = fewest; rows <= schedule.row_block; ++rows) add(WeightForm::kWidened, rows, schedule.panel_block);
   return kinds;
 }
 

@@ -110,6 +110,8 @@ int64_t WidestPanels(const Schedule& schedule, int64_t rows);
 constexpr int64_t RowsOfBlock(int64_t rows, int64_t blocks, int64_t i) {
   return rows / blocks + (i < rows % blocks ? 1 : 0);
 }
+// The smallest block of more than few_rows rows.
+int64_t FewestRowsOfBlock(const Schedule& schedule);
 
 // Those that a kernel of that schedule needs.
 std::vector<MicroKind> MicroKinds(const ir::KernelSpec& spec, const Schedule& schedule);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "clikart/ir/panel_layout.h"
+#include "code_driver.h"
 #include "depthwise_driver.h"
 #include "integer_sums.h"
 #include "panel_driver.h"
@@ -14,6 +15,7 @@ namespace clikart::codegen {
 namespace {
 
 constexpr int64_t kLine = 64;
+constexpr int64_t kCachedRowBytes = 640 << 10;  // of a second-level cache of a megabyte
 
 constexpr int64_t RoundToLine(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
@@ -76,15 +78,23 @@ Schedule MakeSchedule(const ir::KernelSpec& spec, const RegisterTile& tile) {
   schedule.row_block = tile.rows;
   schedule.panel_block = tile.panels;
   schedule.step = tile.depth;
+  // A block of a panel is 16 KiB (half of a 32 KiB first-level cache), one of rows 144 KiB and its
+  // accumulators, which are touched once a block, twice that.
+  schedule.depth_block = 256;
   // Decoding takes a few operations of a step's fmas, and units that have little else to do: with six rows it
   // takes many row blocks until a pass that writes the panel to memory is cheaper, and with many it never is.
   const int64_t decoded_rows = tile.rows >= 12 ? kDecodesAlways : 48;
   schedule.few_rows = Decodes(spec, schedule) ? decoded_rows : 0;
+  if (spec.contraction == ir::Contraction::kWeightOnly) {
+    // With twelve rows to a tile decoding is a sixth of a step's operations, and up to three such tiles are faster than
+    // a pass that writes the panel to memory, if the second-level cache holds their rows; with four it is a half.
+    const int64_t block = DecodesInRegisters(*spec.scheme) ? tile.decoded_rows : 0;
+    const int64_t cached = kCachedRowBytes / (std::max<int64_t>(spec.depth(), 1) * static_cast<int64_t>(sizeof(float)));
+    schedule.decoded_block = block;
+    schedule.few_rows = block >= 12 ? std::clamp(cached, block, 3 * block) : block;
+  }
   // Codes are decoded by shifts, which take the multiplications' units on many CPUs.
   if (schedule.few_rows > 0 && spec.contraction == ir::Contraction::kInteger) schedule.few_rows = 3 * tile.rows;
-  // A block of a panel is 16 KiB (half of a 32 KiB first-level cache), one of rows 144 KiB and its
-  // accumulators, which are touched once a block, twice that.
-  schedule.depth_block = 256;
   schedule.tile_rows = std::max<int64_t>(1, 132 / tile.rows) * tile.rows;
   // Panels share the staging of a tile's rows, so that twice as many gain some percent where registers take two at
   // once; such CPUs have second-level caches of a megabyte or more.
@@ -95,6 +105,7 @@ Schedule MakeSchedule(const ir::KernelSpec& spec, const RegisterTile& tile) {
 int64_t ScratchBytes(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t panels) {
   if (spec.contraction == ir::Contraction::kDepthwise) return DepthwiseScratch(spec, panels).bytes();
   if (spec.contraction == ir::Contraction::kRowInt8) return RowInt8Scratch(spec, schedule, rows, panels).bytes();
+  if (spec.contraction == ir::Contraction::kWeightOnly) return CodeScratchBytes(spec, schedule, rows, panels);
   if (schedule.matrix_rows > 0) return TileScratchBytes(spec, schedule, rows, panels);
   // The largest of the tiles that have no more rows: few rows keep their whole depth.
   int64_t bytes = TileScratch(spec, schedule, rows, panels).bytes();

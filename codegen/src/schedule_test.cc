@@ -51,6 +51,33 @@ TEST(Schedule, ScratchOfTheLargestTileOfCodesServesAll) {
   }
 }
 
+TEST(Schedule, ScratchOfTheLargestTileOfWeightOnlyServesAll) {
+  for (const char* const scheme : {"int8", "int4_g32", "int4_g32_min", "int4_g7_asym", "fp8_e4m3"}) {
+    for (const ir::InputOrder order : {ir::InputOrder::kNatural, ir::InputOrder::kSorted}) {
+      for (const int64_t depth : {0, 1, 700, 100'000}) {
+        for (const RegisterTile& tile : {RegisterTile{.rows = 14, .panels = 2, .depth = 1, .decoded_rows = 12},
+                                         RegisterTile{.rows = 6, .panels = 1, .depth = 1, .decoded_rows = 4}}) {
+          ir::KernelSpec spec;
+          spec.contraction = ir::Contraction::kWeightOnly;
+          spec.n = 1000;
+          spec.k = depth;
+          spec.order = order;
+          spec.scheme = ir::QuantScheme::Parse(scheme).value();
+          spec.interleave = ir::CodeInterleave(spec.contraction, *spec.scheme);
+          const Schedule schedule = MakeSchedule(spec, tile);
+          int64_t before = 0;
+          for (int64_t rows = 1; rows <= 80; ++rows) {
+            const int64_t bytes = ScratchBytes(spec, schedule, rows, 4);
+            EXPECT_GE(bytes, before) << rows << " rows of " << spec.ToString();
+            EXPECT_GE(ScratchBytes(spec, schedule, rows, 5), bytes) << rows << " rows of " << spec.ToString();
+            before = bytes;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Schedule, ScratchOfTheLargestCallOfTilesServesAll) {
   for (const ir::DType dtype : {ir::DType::kBFloat16, ir::DType::kInt8}) {
     for (const int64_t depth : {0, 1, 64, 65, 512, 1024, 5000}) {

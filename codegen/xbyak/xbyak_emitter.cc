@@ -13,6 +13,7 @@
 #include "avx2/avx2_code.h"
 #include "avx512/avx512_code.h"
 #include "clikart/ir/panel_layout.h"
+#include "code_driver.h"
 #include "depthwise_driver.h"
 #include "panel_driver.h"
 #include "row_int8_driver.h"
@@ -84,6 +85,7 @@ constexpr Form kNarrowCodesForms[] = {
 
 // Vectors of the spec's product, best first; none for products of matrix tiles.
 std::span<const Form> FormsFor(const ir::KernelSpec& spec) {
+  if (spec.contraction == ir::Contraction::kWeightOnly) return kFloatForms;
   if (spec.contraction == ir::Contraction::kInteger) return kIntegerForms;
   if (spec.contraction == ir::Contraction::kRowInt8) {
     return spec.scheme->bits == 8 ? kByteCodesForms : kNarrowCodesForms;
@@ -150,15 +152,28 @@ void AssembleRowInt8(const Form& form, KernelCode& code, EmittedKernel& kernel) 
   }
 }
 
+void AssembleCodes(const Form& form, KernelCode& code, EmittedKernel& kernel) {
+  const ir::KernelSpec& spec = kernel.spec;
+  const CodeFormat format(spec);
+  auto& entries = kernel.entry_offsets;
+  entries[kStageEntry] = code.Stage(spec.x, spec.access, form.multiply);
+  entries[kWidenEntry] = code.WidenCodes(format);
+  entries[kEpilogueEntry] = code.Epilogue(spec, ir::ProgramOf(spec.activation));
+  if (spec.order != ir::InputOrder::kNatural) entries[kGatherEntry] = code.Gather(spec.x);
+  for (const MicroKind& kind : CodeMicroKinds(kernel.schedule)) {
+    entries[MicroEntry(kind)] = code.CodeMicro(format, kind);
+  }
+}
+
 // What of quantized weights this emitter does not serve.
 std::optional<Rejection> RejectCodes(const ir::KernelSpec& spec) {
-  if (spec.contraction == ir::Contraction::kWeightOnly) {
-    return Rejection{RejectReason::kContractionKind,
-                     "quantized weights with float inputs, and this emitter takes them with compute=\"int8\""};
+  if (!spec.scheme.has_value()) {
+    return Rejection{RejectReason::kContractionKind, "quantized weights of no scheme, and this emitter asks for one"};
   }
   if (spec.order == ir::InputOrder::kUneven) {
     return Rejection{RejectReason::kUnevenGroups, "groups of any size, and this emitter takes groups of one size"};
   }
+  if (spec.contraction == ir::Contraction::kWeightOnly) return std::nullopt;
   const int64_t longest = LongestGroup(spec), deepest = DeepestGroup(*spec.scheme);
   if (longest <= deepest) return std::nullopt;
   return Rejection{RejectReason::kGroupTooLong,
@@ -199,6 +214,8 @@ Nest NestOf(ir::Contraction contraction) {
   switch (contraction) {
     case ir::Contraction::kDepthwise:
       return {&RunDepthwise, &AssembleDepthwise};
+    case ir::Contraction::kWeightOnly:
+      return {&RunCodes, &AssembleCodes};
     case ir::Contraction::kRowInt8:
       return {&RunRowInt8, &AssembleRowInt8};
     default:

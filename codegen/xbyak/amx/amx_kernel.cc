@@ -8,6 +8,7 @@
 namespace clikart::codegen {
 
 std::optional<Feature> TileFeature(const ir::KernelSpec& spec) {
+  if (spec.quantized_weights()) return std::nullopt;
   if (spec.contraction == ir::Contraction::kInteger) {
     // Deeper sums leave int32; vectors add their blocks in int64.
     if (spec.interleave != 4 || NeedsInt64(spec)) return std::nullopt;

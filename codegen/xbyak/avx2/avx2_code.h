@@ -10,7 +10,7 @@
 namespace clikart::codegen {
 
 // Twelve chains of fma, two vectors of weights and one of inputs.
-inline constexpr RegisterTile kAvx2Tile{.rows = 6, .panels = 1};
+inline constexpr RegisterTile kAvx2Tile{.rows = 6, .panels = 1, .depth = 1, .decoded_rows = 4};
 
 class Avx2Code final : public KernelCode {
  public:
@@ -42,6 +42,19 @@ class Avx2Code final : public KernelCode {
   void Select(const Vector& to, const Vector& mask, const Xbyak::Operand& a, const Vector& b) override {
     vblendvps(to, b, a, mask);
   }
+
+  int DecoderRegisters(const CodeDecoder& decoder) const override;
+  void BeginDecoding(CodeDecoder& decoder) override;
+  void BeginCodes(CodeDecoder& decoder, const RegExp& header, int panel, int half, int spare) override;
+  void BeginCode(CodeDecoder& decoder, int code) override;
+  void BeginShiftedCodes(CodeDecoder& decoder) override;
+  void NextShiftedCode(CodeDecoder& decoder) override;
+  void DecodeTabled(const CodeDecoder& decoder, const RegExp& from, int code, const Vector& to, int panel,
+                    int half) override;
+  void SubtractZeroPoints(const CodeDecoder& decoder, int panel, int half, const Vector& value) override;
+  // Where a vector's zero points lie for codes at `position`.
+  Address OffsetAt(const CodeDecoder& decoder, int position, int panel, int half);
+  void LookUp(const CodeDecoder& decoder, const Vector& to);
 };
 
 }  // namespace clikart::codegen

@@ -11,7 +11,7 @@ namespace clikart::codegen {
 
 // Twenty-eight chains of fma, two vectors of weights, one of inputs and one to decode with: an input that is
 // brought to a register serves two of the chains, so that loads stay well below the fmas.
-inline constexpr RegisterTile kAvx512Tile{.rows = 14, .panels = 2};
+inline constexpr RegisterTile kAvx512Tile{.rows = 14, .panels = 2, .depth = 1, .decoded_rows = 12};
 
 // Twenty sums of a group of codes; with an odd number of rows the pointers would not do.
 inline constexpr RegisterTile kAvx512CodesTile{.rows = 10, .panels = 2};
@@ -44,6 +44,14 @@ class Avx512Code : public KernelCode {
                  const Reg64& spare) override;
   void Compare(const Vector& to, const Vector& a, const Xbyak::Operand& b, uint8_t predicate) override;
   void Select(const Vector& to, const Vector& mask, const Xbyak::Operand& a, const Vector& b) override;
+  int DecoderRegisters(const CodeDecoder& decoder) const override;
+  void BeginDecoding(CodeDecoder& decoder) override;
+  void BeginCodes(CodeDecoder& decoder, const RegExp& header, int panel, int half, int spare) override;
+  void BeginShiftedCodes(CodeDecoder& decoder) override;
+  void NextShiftedCode(CodeDecoder& decoder) override;
+  void DecodeTabled(const CodeDecoder& decoder, const RegExp& from, int code, const Vector& to, int panel,
+                    int half) override;
+  void SubtractZeroPoints(const CodeDecoder& decoder, int panel, int half, const Vector& value) override;
 
   // The register's low end: what so many lanes of 16 bits, or of a byte, take.
   static Vector Half(const Vector& vector);

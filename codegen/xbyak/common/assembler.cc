@@ -1,11 +1,13 @@
 #include "assembler.h"
 
 #include <array>
+#include <bit>
 
 namespace clikart::codegen {
 namespace {
 
 constexpr int kConstantAlignment = 32;
+constexpr int kTableAlignment = 64;
 
 }  // namespace
 
@@ -46,13 +48,24 @@ Xbyak::Label& Assembler::ConstantLabel(uint32_t bits) {
   return constants_.emplace_back(bits, Label()).second;
 }
 
+Xbyak::Label& Assembler::TableLabel(const std::array<float, 16>& table) {
+  for (auto& [known, label] : tables_) {
+    if (known == table) return label;
+  }
+  return tables_.emplace_back(table, Label()).second;
+}
+
 void Assembler::EndLoop(std::string name, size_t begin, int64_t multiplies) {
   loops_.push_back({std::move(name), static_cast<int32_t>(begin), static_cast<int32_t>(getSize()), multiplies});
 }
 
 size_t Assembler::Finish() {
   instruction_bytes_ = static_cast<int64_t>(getSize());
-  align(kConstantAlignment);
+  align(tables_.empty() ? kConstantAlignment : kTableAlignment);
+  for (auto& [table, label] : tables_) {
+    L(label);
+    for (const float value : table) dd(std::bit_cast<uint32_t>(value));
+  }
   for (auto& [bits, label] : constants_) {
     L(label);
     for (int lane = 0; lane < constant_lanes(); ++lane) dd(bits);

@@ -4,6 +4,7 @@
 
 #include <xbyak/xbyak.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -55,6 +56,8 @@ class Assembler : protected Xbyak::CodeGenerator {
   // The place of `bits` behind the code, repeated for as many lanes as the backend asks for.
   Label& ConstantLabel(uint32_t bits);
   virtual int constant_lanes() const = 0;
+  // The place of a table of floats behind the code.
+  Label& TableLabel(const std::array<float, 16>& table);
 
   // Records the loop from `begin` to here.
   void EndLoop(std::string name, size_t begin, int64_t multiplies);
@@ -66,6 +69,7 @@ class Assembler : protected Xbyak::CodeGenerator {
   int vectors_taken_ = 0;
   int pointers_taken_ = 0;
   std::vector<std::pair<uint32_t, Label>> constants_;
+  std::vector<std::pair<std::array<float, 16>, Label>> tables_;
   std::vector<Loop> loops_;
 };
 

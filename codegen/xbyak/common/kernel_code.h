@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "assembler.h"
+#include "code_decoder.h"
 #include "clikart/ir/kernel_spec.h"
 #include "clikart/ir/panel_layout.h"
 #include "clikart/ir/program.h"
@@ -69,6 +70,10 @@ class KernelCode : public Assembler {
   // compute="int8" (row_int8_driver.h): rows of x as codes, and the register kernel of that many rows and panels.
   int32_t QuantizeRows(const ir::KernelSpec& spec, const Schedule& schedule);
   int32_t Groups(const ir::KernelSpec& spec, const Schedule& schedule, CodeMultiply multiply, int rows, int panels);
+  // Quantized weights (code_driver.h): a register kernel, a panel to floats, rows in another order.
+  int32_t CodeMicro(const CodeFormat& format, const MicroKind& kind);
+  int32_t WidenCodes(const CodeFormat& format);
+  int32_t Gather(ir::DType x);
   // `program` stands for the spec's activation. It keeps to the first `vectors` registers (at least
   // kFewestRegisters; 0: all) and spills the rest.
   int32_t Epilogue(const ir::KernelSpec& spec, const ir::Program& program, int vectors = 0);
@@ -127,6 +132,22 @@ class KernelCode : public Assembler {
   // to = mask ? a : b
   virtual void Select(const Vector& to, const Vector& mask, const Xbyak::Operand& a, const Vector& b) = 0;
 
+  // Decoding of codes. How many registers it keeps; what it loads to them once.
+  virtual int DecoderRegisters(const CodeDecoder& decoder) const = 0;
+  virtual void BeginDecoding(CodeDecoder& decoder) = 0;
+  // A group's zero points, from its header; `spare` and the register behind it are lost.
+  virtual void BeginCodes(CodeDecoder& decoder, const RegExp& header, int panel, int half, int spare) = 0;
+  // What code `code` of a unit wants, whichever panel it is of.
+  virtual void BeginCode(CodeDecoder&, int) {}
+  // A register of shift counts, which says where kShiftedCode lies: the first code of a unit, then the next one.
+  virtual void BeginShiftedCodes(CodeDecoder& decoder) = 0;
+  virtual void NextShiftedCode(CodeDecoder& decoder) = 0;
+  // Codes with a table, of a vector at `from`, to floats; integers with their zero points off, if that is shorter.
+  virtual void DecodeTabled(const CodeDecoder& decoder, const RegExp& from, int code, const Vector& to, int panel,
+                            int half) = 0;
+  // What DecodeTabled leaves of them.
+  virtual void SubtractZeroPoints(const CodeDecoder& decoder, int panel, int half, const Vector& value) = 0;
+
   // A vector of lanes from a group's header (ir/code_layout.h), to register `first`. Scales and minimums come as
   // f32; those of one byte are programs, which may use `count` registers from `first` on.
   void LoadScales(ir::ScaleType type, const RegExp& from, int first, int count);
@@ -164,6 +185,39 @@ class KernelCode : public Assembler {
   // With the sum's place among the outputs.
   void EachSum(const GroupsKernel& kernel,
                const std::function<void(int row, int panel, int half, const Address& output)>& take);
+
+  // Code `code` of a vector of the unit at `unit`, as a float less its zero point. Uses registers [first, first +
+  // count) and answers which one it is in: the first, if the scheme DecodesInRegisters.
+  Vector DecodeCode(CodeDecoder& decoder, const RegExp& unit, int code, int panel, int half, int first, int count);
+  // A group's scales and minimums from its header to GroupLanes at `to`, by registers [first, first + count).
+  void LoadGroup(const CodeFormat& format, const RegExp& header, const RegExp& to, const RegExp& lane_scales,
+                 int first, int count);
+
+  // What both forms of CodeMicro have in registers.
+  struct CodeTile {
+    CodeTile(const CodeFormat& codes, const MicroKind& shape)
+        : format(codes), kind(shape), a(shape.rows), b(shape.panels) {}
+
+    const CodeFormat& format;
+    MicroKind kind;
+    StridedRuns a, b;
+    Reg64 spare;
+    int first_sum = 0;
+    int first_value = 0, values = 0;  // other registers, behind the sums
+  };
+  Vector Sum(const CodeTile& tile, int row, int panel, int half) const {
+    return Register(tile.first_sum + (row * tile.kind.panels + panel) * halves() + half);
+  }
+  void TakePointers(CodeTile& tile);
+  void LoadPointers(const CodeTile& tile);
+  // Applies `move` to each sum and its place in the accumulators at args[offset].
+  template <typename Move>
+  void EachSum(const CodeTile& tile, size_t offset, int panel, const Move& move);
+  void ClearSums(const CodeTile& tile);
+  // acc = fma(t, scale, acc), and the same with sums of inputs and minimums.
+  void AddGroup(const CodeTile& tile);
+  int32_t PackedCodeMicro(const CodeFormat& format, const MicroKind& kind);
+  int32_t WidenedCodeMicro(const CodeFormat& format, const MicroKind& kind);
 
   // Vectors of one step of a panel.
   int halves() const { return static_cast<int>(ir::kPanelLanes) / lanes_; }

@@ -1,6 +1,7 @@
 // How a weight is quantized: the value behind "int4_g128_asym" and "mxfp4".
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -13,6 +14,8 @@ namespace clikart::ir {
 // What a code stands for. kInteger: the number itself, less the zero point; the others are tables
 // (or, for fp8, the number that the byte encodes).
 enum class Codebook : uint8_t { kInteger, kNf4, kE2m1, kE4m3, kE5m2 };
+inline constexpr std::array kCodebooks = {Codebook::kInteger, Codebook::kNf4, Codebook::kE2m1, Codebook::kE4m3,
+                                          Codebook::kE5m2};
 
 // How a group's scale is stored. The last two are one byte each, kept in uint8 tensors.
 enum class ScaleType : uint8_t { kFloat32, kFloat16, kBFloat16, kE8m0, kE4m3 };

@@ -1,0 +1,380 @@
+#include "code_driver.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/container/inlined_vector.h"
+#include "clikart/ir/code_layout.h"
+
+namespace clikart::codegen {
+namespace {
+
+// The orders in which a tile's weight rows sum their inputs. Rows of equal orders are contracted together.
+class Orders {
+ public:
+  Orders(const KernelImage& kernel, const TileArgs& args)
+      : layout_(ir::LayoutOf(kernel.spec)), first_panel_(args.first_panel) {
+    if (kernel.spec.order == ir::InputOrder::kNatural) {
+      all_.push_back({nullptr, 0, kernel.spec.n, 0});
+      return;
+    }
+    int64_t begin = 0;
+    for (const ColumnOrder& order : args.codes->orders) {
+      const auto equals = [&](const Rows& other) {
+        const auto bytes = static_cast<size_t>(kernel.spec.k) * sizeof(int32_t);
+        return other.columns == order.columns || std::memcmp(other.columns, order.columns, bytes) == 0;
+      };
+      const auto same = std::find_if(all_.begin(), all_.end(), equals);
+      const int64_t first = same == all_.end() ? count() : same - all_.begin();
+      all_.push_back({order.columns, begin, begin + order.rows, first});
+      begin += order.rows;
+    }
+  }
+
+  int64_t count() const { return static_cast<int64_t>(all_.size()); }
+  bool IsNew(int64_t order) const { return At(order).first == order; }
+  const int32_t* columns(int64_t order) const { return At(order).columns; }
+
+  // Lanes of the tile's panel, a bit each, that sum in this order; in one that comes later; in any.
+  uint32_t Lanes(int64_t order, int64_t panel) const {
+    return Lanes(panel, [&](const Rows& rows) { return rows.first == order; });
+  }
+  uint32_t LanesOfLater(int64_t order, int64_t panel) const {
+    return Lanes(panel, [&](const Rows& rows) { return rows.first > order; });
+  }
+  uint32_t Lanes(int64_t panel) const {
+    return Lanes(panel, [](const Rows&) { return true; });
+  }
+  // Nothing sums in another order.
+  bool one() const { return std::all_of(all_.begin(), all_.end(), [](const Rows& rows) { return rows.first == 0; }); }
+
+ private:
+  struct Rows {
+    const int32_t* columns;
+    int64_t begin, end;  // weight rows
+    int64_t first;       // the first of the orders that equal this one
+  };
+
+  const Rows& At(int64_t order) const { return all_[static_cast<size_t>(order)]; }
+
+  template <typename Chooses>
+  uint32_t Lanes(int64_t panel, const Chooses& chooses) const {
+    uint32_t lanes = 0;
+    for (int64_t lane = 0; lane < ir::kPanelLanes; ++lane) {
+      const int64_t row = layout_.RowOf(first_panel_ + panel, lane);
+      for (const Rows& rows : all_) {
+        if (chooses(rows) && row >= rows.begin && row < rows.end) lanes |= uint32_t{1} << lane;
+      }
+    }
+    return lanes;
+  }
+
+  const ir::PanelLayout layout_;
+  const int64_t first_panel_;
+  absl::InlinedVector<Rows, 8> all_;
+};
+
+// Groups that one call of a register kernel takes: all of the same size, or a piece of one.
+struct GroupRun {
+  int64_t first = 0;  // step
+  int64_t group = 0;
+  int64_t groups = 1;
+  int64_t steps = 0;     // of each
+  bool resume = false;   // the group began in an earlier run
+  bool partial = false;  // it goes on in a later one
+};
+
+// Steps [first, first + count), which are at most two runs.
+struct DepthBlock {
+  int64_t first = 0, count = 0;
+  absl::InlinedVector<GroupRun, 2> runs;
+  int64_t first_group() const { return runs.empty() ? 0 : runs.front().group; }
+};
+
+// u = u + x of rule 3 for `groups` groups of `steps` values. Chains of several groups go on side by side, as each
+// waits for its own additions.
+void SumGroups(const float* x, const GroupRun& run, int64_t rows, float* sums) {
+  constexpr int64_t kChains = 8;
+  if (run.groups == 1) {
+    float sum = run.resume ? *sums : 0.0f;
+    for (int64_t i = 0; i < run.steps; ++i) sum += x[i];
+    *sums = sum;
+    return;
+  }
+  for (int64_t group = 0; group < run.groups; group += kChains) {
+    const int64_t chains = std::min(kChains, run.groups - group);
+    const float* const from = x + group * run.steps;
+    float sum[kChains] = {};
+    if (chains == kChains) {
+      for (int64_t i = 0; i < run.steps; ++i) {
+        for (int64_t chain = 0; chain < kChains; ++chain) sum[chain] += from[chain * run.steps + i];
+      }
+    } else {
+      for (int64_t chain = 0; chain < chains; ++chain) {
+        for (int64_t i = 0; i < run.steps; ++i) sum[chain] += from[chain * run.steps + i];
+      }
+    }
+    for (int64_t chain = 0; chain < chains; ++chain) sums[(group + chain) * rows] = sum[chain];
+  }
+}
+
+// One tile under way: what stays the same over the loops.
+class Tile {
+ public:
+  Tile(const KernelImage& kernel, const TileArgs& args)
+      : kernel_(kernel),
+        args_(args),
+        layout_(ir::CodeLayoutOf(kernel.spec)),
+        panel_bytes_(layout_.PanelBytes()),
+        group_size_(layout_.GroupSteps(0)),
+        scratch_(kernel.spec, kernel.schedule, args.rows, args.panels),
+        orders_(kernel, args),
+        one_order_(orders_.one()) {}
+
+  void Run() const {
+    for (int64_t order = 0; order < orders_.count(); ++order) {
+      if (!orders_.IsNew(order)) continue;
+      scratch_.few() ? RunFewRows(order) : RunManyRows(order);
+    }
+  }
+
+ private:
+  struct Rows {
+    const std::byte* data;
+    int64_t stride;
+  };
+
+  template <typename Args>
+  void Call(int entry, Args& entry_args) const {
+    reinterpret_cast<void (*)(Args*)>(const_cast<void*>(kernel_.entries[entry]))(&entry_args);
+  }
+
+  const std::byte* Panel(int64_t panel) const { return args_.weights + panel * panel_bytes_; }
+  std::byte* Scratch(int64_t at) const { return args_.scratch + at; }
+  float* Sums() const { return reinterpret_cast<float*>(Scratch(scratch_.sums_at())); }
+  int64_t accumulator_stride() const { return args_.rows * kAccumulatorRow; }
+  int64_t RowBytes() const { return args_.rows * static_cast<int64_t>(sizeof(float)); }
+  const float* LaneScales(int64_t panel) const {
+    if (args_.codes->lane_scales == nullptr) return nullptr;
+    return args_.codes->lane_scales + (args_.first_panel + panel) * ir::kPanelLanes;
+  }
+
+  // As many panels from `panel` on as sum in that order, up to `most`: a power of two, or 0.
+  int64_t Width(int64_t order, int64_t panel, int64_t most) const {
+    int64_t width = most;
+    while (width > args_.panels - panel) width /= 2;
+    if (one_order_) return width;
+    for (int64_t i = 0; i < width; ++i) {
+      if (orders_.Lanes(order, panel + i) != 0) continue;
+      while (width > i) width /= 2;
+    }
+    return width;
+  }
+
+  DepthBlock BlockFrom(int64_t first) const {
+    DepthBlock block{first, std::min(scratch_.block_steps(), layout_.depth() - first), {}};
+    if (layout_.Groups() == 0) return block;
+    const int64_t group = group_size_ == 0 ? 0 : first / group_size_;
+    if (group_size_ == 0 || group_size_ > scratch_.block_steps()) {
+      const int64_t begin = layout_.GroupBegin(group), end = layout_.GroupBegin(group + 1);
+      block.count = std::min(block.count, end - first);
+      block.runs.push_back({first, group, 1, block.count, first > begin, first + block.count < end});
+      return block;
+    }
+    const int64_t whole = block.count / group_size_, rest = block.count % group_size_;
+    if (whole > 0) block.runs.push_back({first, group, whole, group_size_});
+    if (rest > 0) block.runs.push_back({first + whole * group_size_, group + whole, 1, rest});
+    return block;
+  }
+
+  // The tile's rows from step `first` on, as they are multiplied.
+  Rows RowsOf(int64_t order, const DepthBlock& block) const {
+    const auto element = static_cast<int64_t>(ir::SizeOf(kernel_.spec.x));
+    if (!scratch_.staged()) return {args_.x + block.first * element, args_.x_stride};
+    const Rows staged{Scratch(scratch_.rows_at()), scratch_.row_stride()};
+    if (block.count == 0) return staged;
+    if (const int32_t* const columns = orders_.columns(order); columns != nullptr) {
+      GatherArgs gather;
+      gather.x = args_.x;
+      gather.x_stride = args_.x_stride;
+      gather.columns = columns + block.first;
+      gather.out = Scratch(scratch_.rows_at());
+      gather.out_stride = staged.stride;
+      gather.rows = args_.rows;
+      gather.count = block.count;
+      Call(kGatherEntry, gather);
+      return staged;
+    }
+    StageArgs stage;
+    stage.x = args_.x + block.first * element;
+    stage.x_stride = args_.x_stride;
+    stage.out = Scratch(scratch_.rows_at());
+    stage.out_stride = staged.stride;
+    stage.rows = args_.rows;
+    stage.count = block.count;
+    Call(kStageEntry, stage);
+    return staged;
+  }
+
+  void SumInputs(const Rows& a, const DepthBlock& block) const {
+    if (!layout_.scheme.minimum) return;
+    for (const GroupRun& run : block.runs) {
+      float* const sums = Sums() + (run.group - block.first_group()) * args_.rows;
+      for (int64_t row = 0; row < args_.rows; ++row) {
+        const std::byte* const from = a.data + row * a.stride;
+        SumGroups(reinterpret_cast<const float*>(from) + (run.first - block.first), run, args_.rows, sums + row);
+      }
+    }
+  }
+
+  // A register kernel's arguments but for what changes from call to call.
+  void Begin(CodeMicroArgs& micro, const Rows& a) const {
+    micro.a_stride = a.stride;
+    micro.c_stride = accumulator_stride();
+    micro.sums_stride = RowBytes();
+  }
+
+  // Codes are streamed front to back, panel after panel, and decoded by each block of rows.
+  void RunFewRows(int64_t order) const {
+    const DepthBlock all = BlockFrom(0);
+    const Rows a = RowsOf(order, all);
+    SumInputs(a, all);
+    const int64_t row_blocks = DecodedBlocks(kernel_.schedule, args_.rows);
+    const int64_t widest = StreamedPanels(kernel_.schedule, FirstDecodedBlock(kernel_.schedule, args_.rows));
+    std::byte* const c = Scratch(scratch_.accumulators_at());
+    CodeMicroArgs micro;
+    Begin(micro, a);
+    micro.b_stride = panel_bytes_;
+    for (int64_t panel = 0, width; panel < args_.panels; panel += std::max<int64_t>(width, 1)) {
+      width = Width(order, panel, widest);
+      if (width == 0) continue;
+      std::memset(c, 0, static_cast<size_t>(width * accumulator_stride()));
+      micro.lane_scales = LaneScales(panel);
+      for (int64_t i = 0, row = 0; i < row_blocks; ++i) {
+        const int64_t rows = RowsOfBlock(args_.rows, row_blocks, i);
+        const int entry = MicroEntry({WeightForm::kPacked, static_cast<int>(rows), static_cast<int>(width)});
+        micro.c = c + row * kAccumulatorRow;
+        for (const GroupRun& run : all.runs) {
+          micro.a = a.data + row * a.stride + run.first * static_cast<int64_t>(sizeof(float));
+          micro.b = Panel(panel) + layout_.GroupAt(run.group);
+          micro.groups = run.groups;
+          micro.steps = run.steps;
+          micro.sums = Sums() + run.group * args_.rows + row;
+          Call(entry, micro);
+        }
+        row += rows;
+      }
+      for (int64_t i = 0; i < width; ++i) Finish(order, panel + i, c + i * accumulator_stride());
+    }
+  }
+
+  // Depth blocks outside, so that a block of rows stays in the second-level cache while panels pass by, and a
+  // decoded block of panels in the first-level cache while rows pass by.
+  void RunManyRows(int64_t order) const {
+    int64_t first = 0;
+    do {
+      const DepthBlock block = BlockFrom(first);
+      const Rows a = RowsOf(order, block);
+      SumInputs(a, block);
+      for (int64_t panel = 0, width; panel < args_.panels; panel += std::max<int64_t>(width, 1)) {
+        width = Width(order, panel, kernel_.schedule.panel_block);
+        if (width > 0) MultiplyPanels(order, a, panel, width, block);
+      }
+      first += block.count;
+    } while (first < layout_.depth());
+  }
+
+  // All rows times a depth block of `width` panels, and the epilogue after the last one.
+  void MultiplyPanels(int64_t order, const Rows& a, int64_t panel, int64_t width, const DepthBlock& block) const {
+    const int64_t at = scratch_.keeps_accumulators() ? panel * accumulator_stride() : 0;
+    std::byte* const c = Scratch(scratch_.accumulators_at() + at);
+    std::byte* const t = Scratch(scratch_.chains_at() + at);
+    if (block.first == 0) std::memset(c, 0, static_cast<size_t>(width * accumulator_stride()));
+    for (const GroupRun& run : block.runs) WidenPanels(panel, width, block, run);
+    const int64_t row_blocks = (args_.rows + kernel_.schedule.row_block - 1) / kernel_.schedule.row_block;
+    CodeMicroArgs micro;
+    Begin(micro, a);
+    micro.b_stride = scratch_.widened_stride();
+    for (int64_t i = 0, row = 0; i < row_blocks; ++i) {
+      const int64_t rows = RowsOfBlock(args_.rows, row_blocks, i);
+      const int entry = MicroEntry({WeightForm::kWidened, static_cast<int>(rows), static_cast<int>(width)});
+      for (const GroupRun& run : block.runs) {
+        const int64_t step = run.first - block.first, group = run.group - block.first_group();
+        micro.a = a.data + row * a.stride + step * static_cast<int64_t>(sizeof(float));
+        micro.b = Scratch(scratch_.widened_at()) + step * kAccumulatorRow;
+        micro.groups = run.groups;
+        micro.steps = run.steps;
+        micro.c = c + row * kAccumulatorRow;
+        micro.t = t + row * kAccumulatorRow;
+        micro.resume = run.resume;
+        micro.partial = run.partial;
+        micro.sums = Sums() + group * args_.rows + row;
+        micro.lanes = Lanes() + group * width;
+        Call(entry, micro);
+      }
+      row += rows;
+    }
+    if (block.first + block.count < layout_.depth()) return;
+    for (int64_t i = 0; i < width; ++i) Finish(order, panel + i, c + i * accumulator_stride());
+  }
+
+  GroupLanes* Lanes() const { return reinterpret_cast<GroupLanes*>(Scratch(scratch_.lanes_at())); }
+
+  // Decodes a run of `width` panels to where the register kernels take it from.
+  void WidenPanels(int64_t panel, int64_t width, const DepthBlock& block, const GroupRun& run) const {
+    WidenCodesArgs widen;
+    const int64_t units = (run.first - layout_.GroupBegin(run.group)) / layout_.interleave;
+    const bool more = panel + width < args_.panels;
+    for (int64_t i = 0; i < width; ++i) {
+      widen.header = Panel(panel + i) + layout_.GroupAt(run.group);
+      widen.codes = widen.header + layout_.CodesAt() + units * layout_.UnitBytes();
+      widen.groups = run.groups;
+      widen.steps = run.steps;
+      widen.out = Scratch(scratch_.widened_at() + i * scratch_.widened_stride() +
+                          (run.first - block.first) * kAccumulatorRow);
+      widen.lanes = Lanes() + (run.group - block.first_group()) * width + i;
+      widen.lanes_stride = width * static_cast<int64_t>(sizeof(GroupLanes));
+      widen.lane_scales = LaneScales(panel + i);
+      // What is read next: the same block of the next panels.
+      widen.prefetch = more ? width * panel_bytes_ : 0;
+      Call(kWidenEntry, widen);
+    }
+  }
+
+  // A panel that is complete in this order: its lanes of other orders come from their own contractions.
+  void Finish(int64_t order, int64_t panel, std::byte* c) const {
+    if (one_order_) return CallEpilogue(panel, c);
+    const uint32_t lanes = orders_.Lanes(order, panel);
+    if (lanes == orders_.Lanes(panel)) return CallEpilogue(panel, c);
+    std::byte* const merged = Scratch(scratch_.merged_at() + panel * accumulator_stride());
+    for (int64_t row = 0; row < args_.rows; ++row) {
+      for (int64_t lane = 0; lane < ir::kPanelLanes; ++lane) {
+        const int64_t at = row * kAccumulatorRow + lane * static_cast<int64_t>(sizeof(float));
+        if ((lanes >> lane & 1) != 0) std::memcpy(merged + at, c + at, sizeof(float));
+      }
+    }
+    if (orders_.LanesOfLater(order, panel) == 0) CallEpilogue(panel, merged);
+  }
+
+  void CallEpilogue(int64_t panel, const std::byte* c) const {
+    EpilogueArgs epilogue = EpilogueOf(kernel_, args_, panel, c, nullptr);
+    Call(kEpilogueEntry, epilogue);
+  }
+
+  const KernelImage& kernel_;
+  const TileArgs& args_;
+  const ir::CodeLayout layout_;
+  const int64_t panel_bytes_;
+  const int64_t group_size_;
+  const CodeScratch scratch_;
+  const Orders orders_;
+  const bool one_order_;
+};
+
+}  // namespace
+
+void RunCodes(const KernelImage& kernel, const TileArgs& args) {
+  if (args.rows > 0 && args.panels > 0) Tile(kernel, args).Run();
+}
+
+}  // namespace clikart::codegen
