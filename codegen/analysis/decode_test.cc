@@ -11,6 +11,7 @@
 #include "clikart/analysis/extensions.h"
 #include "clikart/codegen/emitter.h"
 #include "clikart/ir/activation.h"
+#include "clikart/ir/code_layout.h"
 #include "gtest/gtest.h"
 #include "kernel_testing.h"
 #include "quant_testing.h"

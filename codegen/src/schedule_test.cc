@@ -1,5 +1,6 @@
 #include "clikart/codegen/schedule.h"
 
+#include "clikart/ir/code_layout.h"
 #include "gtest/gtest.h"
 #include "quant_testing.h"
 #include "tile_driver.h"
