@@ -99,11 +99,12 @@ std::vector<Target> Targets() {
 }
 
 // compute="int8" with codes of every width, every correction and every type of scale.
-void AddRowInt8(std::vector<ir::KernelSpec>& specs) {
+void AddRowInt8(bool few, std::vector<ir::KernelSpec>& specs) {
   for (const char* const scheme :
        {"int8", "int8_g32_bf16", "int8_g5_asym_f32", "int8_g16_min_bf16", "int4_g32", "int4_asym_e8m0",
         "int4_g128_asym_bf16", "int4_g32_min", "int2_g8", "int2_g12_asym", "int2_g32_e4m3"}) {
-    for (const DType x : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    for (const DType x : {DType::kFloat16, DType::kFloat32, DType::kBFloat16}) {
+      if (few && x != DType::kFloat16) continue;
       ir::KernelSpec spec = codegen::SchemeSpec(ir::Contraction::kRowInt8, scheme, 42, 67);
       spec.x = spec.y = x;
       specs.push_back(spec);
@@ -114,20 +115,14 @@ void AddRowInt8(std::vector<ir::KernelSpec>& specs) {
 }
 
 // Quantized weights with float inputs: every way to decode, every header and every type of x.
-void AddWeightOnly(std::vector<ir::KernelSpec>& specs) {
-  constexpr DType kFloats[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+void AddWeightOnly(bool few, std::vector<ir::KernelSpec>& specs) {
   for (const char* const scheme :
        {"int8", "int8_g5_asym_f32", "int8_g16_min_bf16", "int4_g32", "int4_g128_asym_bf16", "int4_g7_asym",
         "int4_g32_min", "int2_g12_asym", "nf4_g64", "fp8_e4m3_g16_e8m0", "fp8_e5m2_g12", "mxfp4", "nvfp4"}) {
-    for (const DType x : kFloats) {
-      ir::KernelSpec spec;
-      spec.contraction = ir::Contraction::kWeightOnly;
-      spec.n = 42;
-      spec.k = 67;
+    for (const DType x : {DType::kFloat16, DType::kFloat32, DType::kBFloat16}) {
+      if (few && x != DType::kFloat16) continue;
+      ir::KernelSpec spec = codegen::SchemeSpec(ir::Contraction::kWeightOnly, scheme, 42, 67);
       spec.x = spec.y = x;
-      spec.scheme = ir::QuantScheme::Parse(scheme).value();
-      spec.w = spec.scheme->CodeDType();
-      spec.interleave = ir::CodeInterleave(spec.contraction, *spec.scheme);
       specs.push_back(spec);
       spec.order = ir::InputOrder::kSorted;
       specs.push_back(spec);
@@ -177,8 +172,8 @@ std::vector<ir::KernelSpec> Specs(bool few) {
       if (!few || activation == ir::Activation::kRelu) specs.push_back(integer);
     }
   }
-  AddRowInt8(specs);
-  AddWeightOnly(specs);
+  AddRowInt8(few, specs);
+  AddWeightOnly(few, specs);
   return specs;
 }
 

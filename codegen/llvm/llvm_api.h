@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "code_driver.h"
 #include "depthwise_driver.h"
 #include "panel_driver.h"
 #include "row_int8_driver.h"
@@ -50,8 +51,8 @@ constexpr uint64_t LlvmContract() {
   uint64_t hash = 1;
   for (const uint64_t size :
        {sizeof(MicroArgs), sizeof(StageArgs), sizeof(WidenArgs), sizeof(EpilogueArgs), sizeof(DepthwiseArgs),
-        sizeof(QuantizeArgs), sizeof(GroupsArgs), sizeof(MicroKind), sizeof(LlvmRequest), sizeof(LlvmSink),
-        sizeof(PanelTerms), sizeof(Requantization),
+        sizeof(QuantizeArgs), sizeof(GroupsArgs), sizeof(CodeMicroArgs), sizeof(WidenCodesArgs), sizeof(GatherArgs),
+        sizeof(MicroKind), sizeof(LlvmRequest), sizeof(LlvmSink), sizeof(PanelTerms), sizeof(Requantization),
         uint64_t{kMicroUnroll}, uint64_t{kDepthwiseRows}, uint64_t{kMaxEntries}}) {
     hash = (hash ^ size) * 0x100000001b3;
   }

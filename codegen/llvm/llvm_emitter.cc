@@ -8,6 +8,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "code_driver.h"
+#include "code_refusal.h"
 #include "llvm_object.h"
 #include "row_int8_driver.h"
 
@@ -56,24 +58,10 @@ class Llvm final : public Emitter {
   std::variant<EmittedKernel, Rejection> Emit(const ir::KernelSpec& spec, const Target& target) const override;
 };
 
-std::optional<Rejection> RefuseRowInt8(const ir::KernelSpec& spec) {
-  if (spec.order == ir::InputOrder::kUneven) {
-    return Rejection{RejectReason::kUnevenGroups, "groups of any size, and this emitter takes groups of one size"};
-  }
-  const int64_t longest = LongestGroup(spec), deepest = DeepestGroup(*spec.scheme);
-  if (longest <= deepest) return std::nullopt;
-  return Rejection{RejectReason::kGroupTooLong,
-                   absl::StrCat("groups of ", longest, " inputs, and this emitter adds up to ", deepest)};
-}
-
 // Decided before the object is loaded: a process that only has other specs never pays for it.
 std::optional<Rejection> Refuse(const ir::KernelSpec& spec) {
   if (spec.contraction == ir::Contraction::kInteger) return std::nullopt;
-  if (spec.contraction == ir::Contraction::kRowInt8) return RefuseRowInt8(spec);
-  if (spec.contraction != ir::Contraction::kFloat && spec.contraction != ir::Contraction::kDepthwise) {
-    return Rejection{RejectReason::kContractionKind,
-                     "quantized weights with float inputs, and this emitter takes them with compute=\"int8\""};
-  }
+  if (spec.quantized_weights()) return RefuseCodes(spec);
   for (const ir::DType dtype : {spec.x, spec.w, spec.y}) {
     if (!ir::IsFloat(dtype)) {
       return Rejection{RejectReason::kDataType,
@@ -103,6 +91,7 @@ Target UsedOf(const ir::KernelSpec& spec, const Target& target) {
 
 // Twelve chains of a register's lanes, as many as two fma units need. 16-bit weights have entries for their widened
 // form too: with half the panels their kernels compile in the same time, some 50 ms, and reach four fifths of that.
+// Quantized ones have the widened form alone, which is f32.
 RegisterTile TileOf(const ir::KernelSpec& spec, const Target& used) {
   if (MultipliesCodes(spec)) {
     const bool dot = used.Has(Feature::kAvxVnni) || used.Has(Feature::kAvx512Vnni);
@@ -112,7 +101,8 @@ RegisterTile TileOf(const ir::KernelSpec& spec, const Target& used) {
     const bool few = pairs && !used.Has(Feature::kAvx512);
     return {.rows = few ? 4 : 6, .panels = 1, .depth = dot || pairs ? 4 : 2};
   }
-  const bool wide = used.Has(Feature::kAvx512) && spec.w == ir::DType::kFloat32;
+  const bool one_form = spec.w == ir::DType::kFloat32 || spec.contraction == ir::Contraction::kWeightOnly;
+  const bool wide = used.Has(Feature::kAvx512) && one_form;
   return {.rows = 6, .panels = wide ? 2 : 1, .depth = 1};
 }
 
@@ -124,14 +114,22 @@ uint32_t FeatureBits(const Target& target) {
   return bits;
 }
 
-TileFunction DriverOf(ir::Contraction contraction) {
-  switch (contraction) {
+// A contraction's driver, and the register kernels that it calls.
+struct Nest {
+  TileFunction run;
+  std::vector<MicroKind> kinds;
+};
+
+Nest NestOf(const ir::KernelSpec& spec, const Schedule& schedule) {
+  switch (spec.contraction) {
     case ir::Contraction::kDepthwise:
-      return &RunDepthwise;
+      return {&RunDepthwise, {}};
+    case ir::Contraction::kWeightOnly:
+      return {&RunCodes, CodeMicroKinds(schedule)};
     case ir::Contraction::kRowInt8:
-      return &RunRowInt8;
+      return {&RunRowInt8, MicroKinds(spec, schedule)};
     default:
-      return &RunPanels;
+      return {&RunPanels, MicroKinds(spec, schedule)};
   }
 }
 
@@ -148,9 +146,8 @@ std::variant<EmittedKernel, Rejection> Llvm::Emit(const ir::KernelSpec& spec, co
   answer.kernel.emitter = std::string(name());
   answer.kernel.isa = used.level();
   answer.kernel.entry_offsets.fill(-1);
-  answer.kernel.run = DriverOf(spec.contraction);
-  std::vector<MicroKind> kinds;
-  if (answer.kernel.run != &RunDepthwise) kinds = MicroKinds(spec, answer.kernel.schedule);
+  const auto [run, kinds] = NestOf(spec, answer.kernel.schedule);
+  answer.kernel.run = run;
   const std::string text = spec.ToString();
   const LlvmRequest request{text.data(),       text.size(),
                             FeatureBits(used), static_cast<int32_t>(answer.kernel.schedule.step),

@@ -272,13 +272,11 @@ TEST(LlvmEmitterTest, NamesItsLoops) {
 }
 
 TEST(LlvmEmitterTest, RejectsWhatItDoesNotServe) {
-  KernelSpec quantized = Dense(32, 64);
-  quantized.contraction = ir::Contraction::kWeightOnly;
-  quantized.w = DType::kUInt8;
-  quantized.scheme = ir::QuantScheme{};
-  const auto answer = LlvmEmitter().Emit(quantized, TargetOf(IsaLevel::kAvx2));
+  KernelSpec codes = Dense(32, 64);
+  codes.w = DType::kInt8;
+  const auto answer = LlvmEmitter().Emit(codes, TargetOf(IsaLevel::kAvx2));
   ASSERT_TRUE(std::holds_alternative<Rejection>(answer));
-  EXPECT_EQ(std::get<Rejection>(answer).reason, RejectReason::kContractionKind);
+  EXPECT_EQ(std::get<Rejection>(answer).reason, RejectReason::kDataType);
 }
 
 }  // namespace

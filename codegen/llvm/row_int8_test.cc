@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "clikart/ir/activation.h"
-#include "clikart/ir/code_layout.h"
 #include "gtest/gtest.h"
 #include "kernel_testing.h"
 #include "llvm_kernels.h"
@@ -33,14 +32,7 @@ const char* const kSchemes[] = {
     "int2",         "int2_g8",      "int2_g12_asym",    "int2_g32_min_f32"};
 
 KernelSpec RowInt8Spec(const std::string& scheme, int64_t n, int64_t k) {
-  KernelSpec spec;
-  spec.contraction = ir::Contraction::kRowInt8;
-  spec.n = n;
-  spec.k = k;
-  spec.scheme = *ir::QuantScheme::Parse(scheme);
-  spec.w = spec.scheme->CodeDType();
-  spec.interleave = ir::CodeInterleave(spec.contraction, *spec.scheme);
-  return spec;
+  return SchemeSpec(ir::Contraction::kRowInt8, scheme, n, k);
 }
 
 // In one tile and in smaller ones, with memory ending where the data ends and beginning where it begins.

@@ -14,6 +14,7 @@
 #include "avx512/avx512_code.h"
 #include "clikart/ir/panel_layout.h"
 #include "code_driver.h"
+#include "code_refusal.h"
 #include "depthwise_driver.h"
 #include "panel_driver.h"
 #include "row_int8_driver.h"
@@ -165,21 +166,6 @@ void AssembleCodes(const Form& form, KernelCode& code, EmittedKernel& kernel) {
   }
 }
 
-// What of quantized weights this emitter does not serve.
-std::optional<Rejection> RejectCodes(const ir::KernelSpec& spec) {
-  if (!spec.scheme.has_value()) {
-    return Rejection{RejectReason::kContractionKind, "quantized weights of no scheme, and this emitter asks for one"};
-  }
-  if (spec.order == ir::InputOrder::kUneven) {
-    return Rejection{RejectReason::kUnevenGroups, "groups of any size, and this emitter takes groups of one size"};
-  }
-  if (spec.contraction == ir::Contraction::kWeightOnly) return std::nullopt;
-  const int64_t longest = LongestGroup(spec), deepest = DeepestGroup(*spec.scheme);
-  if (longest <= deepest) return std::nullopt;
-  return Rejection{RejectReason::kGroupTooLong,
-                   absl::StrCat("groups of ", longest, " inputs, and this emitter adds up to ", deepest)};
-}
-
 // Lets `assemble` write the entries of kernel.spec with the code that `make` makes, and puts that into the kernel.
 template <typename Code, typename Entries>
 std::variant<EmittedKernel, Rejection> Assemble(EmittedKernel kernel, std::unique_ptr<Code> (*make)(std::span<uint8_t>),
@@ -226,7 +212,7 @@ Nest NestOf(ir::Contraction contraction) {
 std::variant<EmittedKernel, Rejection> XbyakKernels::Emit(const ir::KernelSpec& spec, const Target& target) const {
   const bool quantized_weights = spec.quantized_weights();
   if (quantized_weights) {
-    if (std::optional<Rejection> rejection = RejectCodes(spec)) return *std::move(rejection);
+    if (std::optional<Rejection> rejection = RefuseCodes(spec)) return *std::move(rejection);
   }
   for (const ir::DType dtype : {spec.x, spec.w, spec.y}) {
     if (spec.contraction != ir::Contraction::kInteger && !quantized_weights && !ir::IsFloat(dtype)) {

@@ -1,5 +1,6 @@
 // Elements in memory and as f32: loads, conversions with one rounding, stores that end where the data ends.
 
+#include "clikart/ir/panel_layout.h"
 #include "kernel_builder.h"
 #include "llvm/IR/Function.h"
 
@@ -32,6 +33,20 @@ Value* KernelBuilder::LoadFirst(DType dtype, Value* from, int count, int width) 
     elements = CreateInsertElement(elements, CreateAlignedLoad(element, place, llvm::Align(1)), getInt64(lane));
   }
   return Widen(dtype, elements);
+}
+
+Values KernelBuilder::LoadPanelLanes(llvm::Type* type, Value* from) {
+  Values vectors;
+  for (int64_t lane = 0; lane < ir::kPanelLanes; lane += lanes()) {
+    vectors.push_back(LoadVector(type, At(from, lane * int64_t{sizeof(float)})));
+  }
+  return vectors;
+}
+
+void KernelBuilder::StorePanelLanes(const Values& vectors, Value* to) {
+  for (size_t i = 0; i < vectors.size(); ++i) {
+    StoreVector(vectors[i], At(to, static_cast<int64_t>(i) * lanes() * int64_t{sizeof(float)}));
+  }
 }
 
 Value* KernelBuilder::Widen(DType dtype, Value* elements) {

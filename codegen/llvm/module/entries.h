@@ -1,4 +1,4 @@
-// The entries of a kernel (panel_driver.h and depthwise_driver.h say what they do), one builder each.
+// The entries of a kernel (what they do is in the drivers' headers), one builder each.
 #pragma once
 
 #include "clikart/ir/kernel_spec.h"
@@ -46,12 +46,14 @@ int BuildMicro(KernelBuilder& build, int rows, int panels, const Packing& weight
 void BuildStageCodes(KernelBuilder& build, ir::DType x, Multiply multiply);
 void BuildStage(KernelBuilder& build, ir::DType x, ir::Access access);
 void BuildWiden(KernelBuilder& build, const Packing& weights);
+void BuildGather(KernelBuilder& build, ir::DType x);
+void BuildWidenCodes(KernelBuilder& build, const ir::KernelSpec& spec);
 // Rows as codes, `step` of them in a dword.
 void BuildQuantizeRows(KernelBuilder& build, const ir::KernelSpec& spec, int step);
-// A function that multiplies the groups of a tile of up to so many accumulators, each by a register kernel of one
-// group, and a call of it. Register kernels take MicroArgs.
+// Functions that multiply the groups of a tile of up to so many accumulators. They take the entry's arguments, rows,
+// panels and a register kernel of that shape for one group, which takes MicroArgs.
+llvm::Function* BuildWidenedGroups(KernelBuilder& build, const ir::KernelSpec& spec, int64_t accumulators);
 llvm::Function* BuildRowInt8Groups(KernelBuilder& build, const ir::KernelSpec& spec, int step, int64_t accumulators);
-void CallGroups(KernelBuilder& build, llvm::Function* groups, int rows, int panels, llvm::Function* micro);
 // `lanes` of each panel, 1 to 16.
 void BuildDepthwise(KernelBuilder& build, ir::DType x, ir::DType weights, int lanes);
 void BuildEpilogue(KernelBuilder& build, const ir::KernelSpec& spec);

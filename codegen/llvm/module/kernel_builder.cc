@@ -35,6 +35,20 @@ Value* KernelBuilder::Scratch(llvm::Type* type) {
   return IRBuilder<>(&start, start.begin()).CreateAlloca(type);
 }
 
+Value* KernelBuilder::Constants(std::span<const float> numbers) {
+  llvm::Constant* const data =
+      llvm::ConstantDataArray::get(getContext(), llvm::ArrayRef<float>(numbers.data(), numbers.size()));
+  return new llvm::GlobalVariable(module_, data->getType(), /*isConstant=*/true, llvm::GlobalValue::PrivateLinkage,
+                                  data);
+}
+
+void KernelBuilder::Prefetch(Value* place) {
+  Value* const read = getInt32(0);
+  Value* const every_level = getInt32(3);
+  Value* const data = getInt32(1);
+  CreateIntrinsic(llvm::Intrinsic::prefetch, {getPtrTy()}, {place, read, every_level, data});
+}
+
 void KernelBuilder::EndEntry() { CreateRetVoid(); }
 
 Value* KernelBuilder::Argument(size_t offset, llvm::Type* type) {

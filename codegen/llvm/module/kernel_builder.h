@@ -65,12 +65,19 @@ class KernelBuilder : public llvm::IRBuilder<> {
   Value* LoadWidened(ir::DType dtype, Value* from, int count);
   // The first `count` of `width` elements as f32, the others unspecified.
   Value* LoadFirst(ir::DType dtype, Value* from, int count, int width);
+  // The lanes of a panel, 32 bits each, as vectors of that type.
+  Values LoadPanelLanes(llvm::Type* type, Value* from);
+  void StorePanelLanes(const Values& vectors, Value* to);
   // Elements that lie as integers of their own size: as f32.
   Value* Widen(ir::DType dtype, Value* elements);
   // f32 lanes rounded once, as integers of the element's size (f32 stays).
   Value* Round(ir::DType dtype, Value* value);
   // Memory on the stack for as long as the entry runs.
   Value* Scratch(llvm::Type* type);
+  // Numbers in memory behind the code.
+  Value* Constants(std::span<const float> numbers);
+  // Asks for the line of an address, which may be any.
+  void Prefetch(Value* place);
   // Stores the first `count` lanes, at least one and fewer than all.
   void StoreFirst(Value* elements, Value* to, Value* count);
 

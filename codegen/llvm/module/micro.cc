@@ -144,13 +144,9 @@ class Micro {
 
   // Asks for the lines of the next `steps` k, and answers where to go on.
   Value* Prefetch(Value* ahead, int steps) {
-    Value* const read = build_.getInt32(0);
-    Value* const every_level = build_.getInt32(3);
-    Value* const data = build_.getInt32(1);
     for (int panel = 0; panel < panels_; ++panel) {
       for (int64_t bytes = 0; bytes < steps * weights_.StepBytes(); bytes += kLine) {
-        Value* const place = PanelAt(ahead, panel, bytes);
-        build_.CreateIntrinsic(llvm::Intrinsic::prefetch, {build_.getPtrTy()}, {place, read, every_level, data});
+        build_.Prefetch(PanelAt(ahead, panel, bytes));
       }
     }
     Value* const step = build_.IntArgument(offsetof(MicroArgs, prefetch_step));

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "clikart/ir/kernel_spec.h"
 #include "clikart/ir/panel_layout.h"
+#include "code_driver.h"
 #include "compile.h"
 #include "entries.h"
 #include "llvm/IR/LLVMContext.h"
@@ -35,6 +36,8 @@ class Entries {
     switch (spec_.contraction) {
       case ir::Contraction::kDepthwise:
         return BuildForDepthwise();
+      case ir::Contraction::kWeightOnly:
+        return BuildForCodes(kinds);
       case ir::Contraction::kRowInt8:
         return BuildForRowInt8(kinds);
       default:
@@ -99,6 +102,16 @@ class Entries {
     }
   }
 
+  void BuildForCodes(std::span<const MicroKind> kinds) {
+    PlainEntry(kStageEntry, "stage", [&] { BuildStage(build_, spec_.x, spec_.access); });
+    if (spec_.order != ir::InputOrder::kNatural) {
+      PlainEntry(kGatherEntry, "gather", [&] { BuildGather(build_, spec_.x); });
+    }
+    PlainEntry(kWidenEntry, "widen codes", [&] { BuildWidenCodes(build_, spec_); });
+    BuildForGroups(kinds, Packing{},
+                   [&](int64_t accumulators) { return BuildWidenedGroups(build_, spec_, accumulators); });
+  }
+
   void BuildForRowInt8(std::span<const MicroKind> kinds) {
     if (spec_.order != ir::InputOrder::kNatural && spec_.x != ir::DType::kFloat32) {
       PlainEntry(kStageEntry, "stage", [&] { BuildStage(build_, spec_.x, spec_.access); });
@@ -126,8 +139,11 @@ class Entries {
       llvm::Function* const micro = build_.BeginShared(symbol, {build_.getPtrTy()});
       labels_[symbol] = {absl::StrCat("micro ", shape), BuildMicroBody(kind, weights)};
       build_.EndEntry();
-      PlainEntry(MicroEntry(kind), absl::StrCat("groups ", shape),
-                 [&] { CallGroups(build_, groups, kind.rows, kind.panels, micro); });
+      PlainEntry(MicroEntry(kind), absl::StrCat("groups ", shape), [&] {
+        Value* const rows = build_.getInt64(static_cast<uint64_t>(kind.rows));
+        Value* const panels = build_.getInt64(static_cast<uint64_t>(kind.panels));
+        build_.CreateCall(groups, {build_.ArgumentStruct(), rows, panels, micro});
+      });
     }
   }
 

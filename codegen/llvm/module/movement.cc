@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "clikart/ir/panel_layout.h"
+#include "code_driver.h"
 #include "entries.h"
 #include "panel_driver.h"
 
@@ -96,6 +97,28 @@ void BuildStage(KernelBuilder& build, ir::DType x, ir::Access access) {
     }
     Value* const left = build.CreateSub(now[2], build.getInt64(1));
     return Turn{{build.At(now[0], stride), build.At(now[1], out_stride), left}, build.IsPositive(left)};
+  });
+}
+
+void BuildGather(KernelBuilder& build, ir::DType x) {
+  Value* const stride = build.IntArgument(offsetof(GatherArgs, x_stride));
+  Value* const columns = build.PointerArgument(offsetof(GatherArgs, columns));
+  Value* const out_stride = build.IntArgument(offsetof(GatherArgs, out_stride));
+  Value* const count = build.IntArgument(offsetof(GatherArgs, count));
+  const Values start = {build.PointerArgument(offsetof(GatherArgs, x)),
+                        build.PointerArgument(offsetof(GatherArgs, out)),
+                        build.IntArgument(offsetof(GatherArgs, rows))};
+  build.Loop("row", start, [&](const Values& row) {
+    build.Loop("column", {columns, row[1], count}, [&](const Values& now) {
+      Value* const column =
+          build.CreateSExt(build.CreateAlignedLoad(build.getInt32Ty(), now[0], llvm::Align(4)), build.getInt64Ty());
+      Value* const at = build.CreateMul(column, build.getInt64(Bytes(x, 1)));
+      build.StoreVector(build.LoadWidened(x, build.At(row[0], at), 1), now[1]);
+      Value* const left = build.CreateSub(now[2], build.getInt64(1));
+      return Turn{{build.At(now[0], sizeof(int32_t)), build.At(now[1], sizeof(float)), left}, build.IsPositive(left)};
+    });
+    Value* const left = build.CreateSub(row[2], build.getInt64(1));
+    return Turn{{build.At(row[0], stride), build.At(row[1], out_stride), left}, build.IsPositive(left)};
   });
 }
 

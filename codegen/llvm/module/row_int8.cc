@@ -73,19 +73,6 @@ class Groups {
   Value* Int(size_t offset) { return build_.IntArgument(offset); }
   Value* Next(Value* count) { return build_.CreateSub(count, build_.getInt64(1)); }
 
-  Values LoadLanes(llvm::Type* type, Value* from) {
-    Values vectors;
-    for (int64_t at = 0; at < kAccumulatorRow; at += build_.lanes() * int64_t{sizeof(float)}) {
-      vectors.push_back(build_.LoadVector(type, build_.At(from, at)));
-    }
-    return vectors;
-  }
-  void StoreLanes(const Values& vectors, Value* to) {
-    for (size_t i = 0; i < vectors.size(); ++i) {
-      const int64_t lane = static_cast<int64_t>(i) * build_.lanes();
-      build_.StoreVector(vectors[i], build_.At(to, lane * int64_t{sizeof(float)}));
-    }
-  }
   // A number of memory in every lane.
   Value* Splat(llvm::Type* type, Value* from) {
     return build_.CreateVectorSplat(build_.lanes(), build_.CreateAlignedLoad(type, from, llvm::Align(4)));
@@ -97,7 +84,7 @@ class Groups {
                        llvm::Constant::getNullValue(build_.Floats(build_.lanes())));
     build_.Loop("panel", {c_, panels_}, [&](const Values& panel) {
       build_.Loop("clear", {panel[0], rows_}, [&](const Values& row) {
-        StoreLanes(zeros, row[0]);
+        build_.StorePanelLanes(zeros, row[0]);
         Value* const left = Next(row[1]);
         return Turn{{build_.At(row[0], kAccumulatorRow), left}, build_.IsPositive(left)};
       });
@@ -134,8 +121,8 @@ class Groups {
     Value* const row_scale = Splat(build_.getFloatTy(), row[2]);
     const bool minimums = correction_ == Correction::kMinimums;
     Value* const correction = Splat(minimums ? build_.getFloatTy() : build_.getInt32Ty(), row[3]);
-    Values outputs = LoadLanes(build_.Floats(build_.lanes()), row[0]);
-    const Values sums = LoadLanes(build_.Ints(build_.lanes()), row[1]);
+    Values outputs = build_.LoadPanelLanes(build_.Floats(build_.lanes()), row[0]);
+    const Values sums = build_.LoadPanelLanes(build_.Ints(build_.lanes()), row[1]);
     for (size_t i = 0; i < outputs.size(); ++i) {
       Value* sum = sums[i];
       if (correction_ == Correction::kMidpoint) sum = build_.CreateAdd(sum, correction);
@@ -146,7 +133,7 @@ class Groups {
       outputs[i] = build_.Fma(whole, build_.CreateFMul(row_scale, scales[i]), outputs[i]);
       if (minimums) outputs[i] = build_.Fma(correction, build_.CreateFMul(row_scale, offsets[i]), outputs[i]);
     }
-    StoreLanes(outputs, row[0]);
+    build_.StorePanelLanes(outputs, row[0]);
   }
 
   KernelBuilder& build_;
@@ -172,10 +159,6 @@ llvm::Function* BuildRowInt8Groups(KernelBuilder& build, const ir::KernelSpec& s
   Groups(build, spec, step, function).Build(accumulators);
   build.EndEntry();
   return function;
-}
-
-void CallGroups(KernelBuilder& build, llvm::Function* groups, int rows, int panels, llvm::Function* micro) {
-  build.CreateCall(groups, {build.ArgumentStruct(), build.getInt64(rows), build.getInt64(panels), micro});
 }
 
 }  // namespace clikart::codegen::llvm_module

@@ -1,0 +1,177 @@
+// Kernels over quantized weights from LLVM against the portable ones, bit by bit, on every level that this CPU has.
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "clikart/ir/activation.h"
+#include "gtest/gtest.h"
+#include "kernel_testing.h"
+#include "llvm_kernels.h"
+#include "quant_testing.h"
+
+namespace clikart::codegen {
+namespace {
+
+using ir::Activation;
+using ir::BiasKind;
+using ir::DType;
+using ir::InputOrder;
+using ir::KernelSpec;
+using Edge = GuardedBuffer::Edge;
+
+constexpr DType kFloats[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+
+const char* const kSchemes[] = {"int8",
+                                "int8_g32",
+                                "int8_g5_asym",
+                                "int8_asym_bf16",
+                                "int8_g16_min_f32",
+                                "int4",
+                                "int4_g32_f32",
+                                "int4_g128_asym",
+                                "int4_g7_asym_f32",
+                                "int4_g32_min",
+                                "int2",
+                                "int2_g8",
+                                "int2_g12_asym",
+                                "nf4_g8",
+                                "nf4_g64",
+                                "fp4_g16_bf16",
+                                "fp8_e4m3",
+                                "fp8_e5m2_g12",
+                                "fp8_e4m3_g16_e8m0",
+                                "mxfp4",
+                                "nvfp4"};
+
+KernelSpec WeightOnlySpec(const std::string& scheme, int64_t n, int64_t k) {
+  return SchemeSpec(ir::Contraction::kWeightOnly, scheme, n, k);
+}
+
+std::vector<EmittedKernel> Kernels(const KernelSpec& spec) {
+  const Target targets[] = {TargetOf(IsaLevel::kBaseline), TargetOf(IsaLevel::kSse4), TargetOf(IsaLevel::kAvx2),
+                            TargetOf(IsaLevel::kAvx512)};
+  return LlvmKernels(spec, targets);
+}
+
+// In one tile and in smaller ones, with memory ending where the data ends and beginning where it begins.
+void ExpectSameBits(const std::vector<EmittedKernel>& kernels, const QuantProblem& problem) {
+  const std::vector<float> wanted = RunQuant(problem);
+  for (const EmittedKernel& kernel : kernels) {
+    for (const Edge edge : {Edge::kEnd, Edge::kStart}) {
+      QuantLaunch run{.kernel = &kernel, .edge = edge};
+      if (edge == Edge::kStart) run.tile_rows = 23, run.tile_panels = 3;
+      const std::vector<float> got = RunQuant(problem, run);
+      ASSERT_EQ(FirstDifference(DType::kFloat32, std::as_bytes(std::span(got)), std::as_bytes(std::span(wanted))), -1)
+          << Name(kernel.isa) << ", " << problem.rows << " rows of " << problem.spec.ToString();
+    }
+  }
+}
+
+class LlvmWeightOnlyTest : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Schemes, LlvmWeightOnlyTest, ::testing::ValuesIn(kSchemes),
+                         [](const auto& scheme) { return std::string(scheme.param); });
+
+TEST_P(LlvmWeightOnlyTest, EveryRowCount) {
+  KernelSpec spec = WeightOnlySpec(GetParam(), 51, 77);
+  spec.bias = BiasKind::kFloat32;
+  const std::vector<EmittedKernel> kernels = Kernels(spec);
+  for (int64_t rows = 1; rows <= 40; ++rows) {
+    ExpectSameBits(kernels, RandomQuantProblem(spec, rows, {spec.n}, static_cast<uint64_t>(rows)));
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Groups and units that end within the depth, and groups in pieces: depth blocks are 256 steps.
+TEST_P(LlvmWeightOnlyTest, EveryRemainderOfDepth) {
+  for (const int64_t k : {0, 1, 3, 8, 31, 33, 65, 256, 257, 530}) {
+    const KernelSpec spec = WeightOnlySpec(GetParam(), 33, k);
+    const std::vector<EmittedKernel> kernels = Kernels(spec);
+    for (const int64_t rows : {1, 9}) {
+      ExpectSameBits(kernels, RandomQuantProblem(spec, rows, {spec.n}, static_cast<uint64_t>(k)));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Inputs that are zero, subnormal, huge or no numbers, scales of any bits, codes and zero points at their ends.
+TEST_P(LlvmWeightOnlyTest, ExtremeValuesOfEveryType) {
+  for (const DType x : kFloats) {
+    KernelSpec spec = WeightOnlySpec(GetParam(), 42, 61);
+    spec.x = x;
+    spec.y = x;
+    spec.activation = x == DType::kFloat32 ? Activation::kSwiglu : Activation::kGelu;
+    const std::vector<EmittedKernel> kernels = Kernels(spec);
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+      QuantProblem problem = RandomQuantProblem(spec, 1 + static_cast<int64_t>(seed) * 2, {spec.n}, seed);
+      MakeExtreme(problem, seed);
+      ExpectSameBits(kernels, problem);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Products and partial sums that are subnormal, and zeros of both signs.
+TEST_P(LlvmWeightOnlyTest, TinyInputs) {
+  const KernelSpec spec = WeightOnlySpec(GetParam(), 33, 45);
+  const std::vector<EmittedKernel> kernels = Kernels(spec);
+  for (const float scale : {0x1p-126f, 0x1p-140f, 0.0f, -0.0f}) {
+    QuantProblem problem = RandomQuantProblem(spec, 8, {spec.n}, 5);
+    for (float& x : problem.x) x *= scale;
+    ExpectSameBits(kernels, problem);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(LlvmWeightOnlyTest, ActOrder) {
+  for (const DType x : kFloats) {
+    KernelSpec spec = WeightOnlySpec(GetParam(), 60, 96);
+    spec.x = x;
+    spec.order = InputOrder::kSorted;
+    const std::vector<EmittedKernel> kernels = Kernels(spec);
+    uint64_t seed = 0;
+    for (const int64_t rows : {1, 21}) {
+      // Parts that end within a panel, with orders of their own and with the same one.
+      for (const std::vector<int64_t>& parts : std::vector<std::vector<int64_t>>{{60}, {20, 40}, {1, 2, 30, 3, 24}}) {
+        QuantProblem problem = RandomQuantProblem(spec, rows, parts, ++seed);
+        ExpectSameBits(kernels, problem);
+        problem.parts.back().g_idx = problem.parts.front().g_idx;
+        ExpectSameBits(kernels, problem);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(LlvmWeightOnlyKernels, CodeDoesNotGrowWithTheSpec) {
+  for (const IsaLevel level : {IsaLevel::kBaseline, IsaLevel::kAvx512}) {
+    const auto size = [&](int64_t n, int64_t k) {
+      const auto emitted = LlvmEmitter().Emit(WeightOnlySpec("int4_g32_min", n, k), TargetOf(level));
+      return std::get<EmittedKernel>(emitted).code.size();
+    };
+    EXPECT_EQ(size(16, 32), size(1 << 20, 1 << 20));
+    EXPECT_LT(size(16, 32), 16u << 10);
+  }
+}
+
+TEST(LlvmWeightOnlyKernels, NameTheirLoops) {
+  const auto emitted = LlvmEmitter().Emit(WeightOnlySpec("int4_g32", 48, 64), TargetOf(IsaLevel::kAvx2));
+  const auto& kernel = std::get<EmittedKernel>(emitted);
+  int64_t multiplies = 0;
+  for (const Loop& loop : kernel.loops) {
+    if (loop.name == "micro 6x1") multiplies = loop.multiplies;
+  }
+  EXPECT_EQ(multiplies, 2 * 12);
+}
+
+TEST(LlvmWeightOnlyKernels, UnevenGroupsAreRefusedByName) {
+  KernelSpec spec = WeightOnlySpec("int4_g32", 32, 64);
+  spec.order = InputOrder::kUneven;
+  const auto emitted = LlvmEmitter().Emit(spec, TargetOf(IsaLevel::kAvx2));
+  ASSERT_TRUE(std::holds_alternative<Rejection>(emitted));
+  EXPECT_EQ(std::get<Rejection>(emitted).reason, RejectReason::kUnevenGroups);
+}
+
+}  // namespace
+}  // namespace clikart::codegen
