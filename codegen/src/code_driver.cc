@@ -3,120 +3,12 @@
 #include <algorithm>
 #include <cstring>
 
-#include "absl/container/inlined_vector.h"
 #include "clikart/ir/code_layout.h"
+#include "column_orders.h"
+#include "group_runs.h"
 
 namespace clikart::codegen {
 namespace {
-
-// The orders in which a tile's weight rows sum their inputs. Rows of equal orders are contracted together.
-class Orders {
- public:
-  Orders(const KernelImage& kernel, const TileArgs& args)
-      : layout_(ir::LayoutOf(kernel.spec)), first_panel_(args.first_panel) {
-    if (kernel.spec.order == ir::InputOrder::kNatural) {
-      all_.push_back({nullptr, 0, kernel.spec.n, 0});
-      return;
-    }
-    int64_t begin = 0;
-    for (const ColumnOrder& order : args.codes->orders) {
-      const auto equals = [&](const Rows& other) {
-        const auto bytes = static_cast<size_t>(kernel.spec.k) * sizeof(int32_t);
-        return other.columns == order.columns || std::memcmp(other.columns, order.columns, bytes) == 0;
-      };
-      const auto same = std::find_if(all_.begin(), all_.end(), equals);
-      const int64_t first = same == all_.end() ? count() : same - all_.begin();
-      all_.push_back({order.columns, begin, begin + order.rows, first});
-      begin += order.rows;
-    }
-  }
-
-  int64_t count() const { return static_cast<int64_t>(all_.size()); }
-  bool IsNew(int64_t order) const { return At(order).first == order; }
-  const int32_t* columns(int64_t order) const { return At(order).columns; }
-
-  // Lanes of the tile's panel, a bit each, that sum in this order; in one that comes later; in any.
-  uint32_t Lanes(int64_t order, int64_t panel) const {
-    return Lanes(panel, [&](const Rows& rows) { return rows.first == order; });
-  }
-  uint32_t LanesOfLater(int64_t order, int64_t panel) const {
-    return Lanes(panel, [&](const Rows& rows) { return rows.first > order; });
-  }
-  uint32_t Lanes(int64_t panel) const {
-    return Lanes(panel, [](const Rows&) { return true; });
-  }
-  // Nothing sums in another order.
-  bool one() const { return std::all_of(all_.begin(), all_.end(), [](const Rows& rows) { return rows.first == 0; }); }
-
- private:
-  struct Rows {
-    const int32_t* columns;
-    int64_t begin, end;  // weight rows
-    int64_t first;       // the first of the orders that equal this one
-  };
-
-  const Rows& At(int64_t order) const { return all_[static_cast<size_t>(order)]; }
-
-  template <typename Chooses>
-  uint32_t Lanes(int64_t panel, const Chooses& chooses) const {
-    uint32_t lanes = 0;
-    for (int64_t lane = 0; lane < ir::kPanelLanes; ++lane) {
-      const int64_t row = layout_.RowOf(first_panel_ + panel, lane);
-      for (const Rows& rows : all_) {
-        if (chooses(rows) && row >= rows.begin && row < rows.end) lanes |= uint32_t{1} << lane;
-      }
-    }
-    return lanes;
-  }
-
-  const ir::PanelLayout layout_;
-  const int64_t first_panel_;
-  absl::InlinedVector<Rows, 8> all_;
-};
-
-// Groups that one call of a register kernel takes: all of the same size, or a piece of one.
-struct GroupRun {
-  int64_t first = 0;  // step
-  int64_t group = 0;
-  int64_t groups = 1;
-  int64_t steps = 0;     // of each
-  bool resume = false;   // the group began in an earlier run
-  bool partial = false;  // it goes on in a later one
-};
-
-// Steps [first, first + count), which are at most two runs.
-struct DepthBlock {
-  int64_t first = 0, count = 0;
-  absl::InlinedVector<GroupRun, 2> runs;
-  int64_t first_group() const { return runs.empty() ? 0 : runs.front().group; }
-};
-
-// u = u + x of rule 3 for `groups` groups of `steps` values. Chains of several groups go on side by side, as each
-// waits for its own additions.
-void SumGroups(const float* x, const GroupRun& run, int64_t rows, float* sums) {
-  constexpr int64_t kChains = 8;
-  if (run.groups == 1) {
-    float sum = run.resume ? *sums : 0.0f;
-    for (int64_t i = 0; i < run.steps; ++i) sum += x[i];
-    *sums = sum;
-    return;
-  }
-  for (int64_t group = 0; group < run.groups; group += kChains) {
-    const int64_t chains = std::min(kChains, run.groups - group);
-    const float* const from = x + group * run.steps;
-    float sum[kChains] = {};
-    if (chains == kChains) {
-      for (int64_t i = 0; i < run.steps; ++i) {
-        for (int64_t chain = 0; chain < kChains; ++chain) sum[chain] += from[chain * run.steps + i];
-      }
-    } else {
-      for (int64_t chain = 0; chain < chains; ++chain) {
-        for (int64_t i = 0; i < run.steps; ++i) sum[chain] += from[chain * run.steps + i];
-      }
-    }
-    for (int64_t chain = 0; chain < chains; ++chain) sums[(group + chain) * rows] = sum[chain];
-  }
-}
 
 // One tile under way: what stays the same over the loops.
 class Tile {
@@ -126,10 +18,8 @@ class Tile {
         args_(args),
         layout_(ir::CodeLayoutOf(kernel.spec)),
         panel_bytes_(layout_.PanelBytes()),
-        group_size_(layout_.GroupSteps(0)),
         scratch_(kernel.spec, kernel.schedule, args.rows, args.panels),
-        orders_(kernel, args),
-        one_order_(orders_.one()) {}
+        orders_(kernel.spec, args) {}
 
   void Run() const {
     for (int64_t order = 0; order < orders_.count(); ++order) {
@@ -159,33 +49,11 @@ class Tile {
     return args_.codes->lane_scales + (args_.first_panel + panel) * ir::kPanelLanes;
   }
 
-  // As many panels from `panel` on as sum in that order, up to `most`: a power of two, or 0.
   int64_t Width(int64_t order, int64_t panel, int64_t most) const {
-    int64_t width = most;
-    while (width > args_.panels - panel) width /= 2;
-    if (one_order_) return width;
-    for (int64_t i = 0; i < width; ++i) {
-      if (orders_.Lanes(order, panel + i) != 0) continue;
-      while (width > i) width /= 2;
-    }
-    return width;
+    return orders_.Width(order, panel, args_.panels, most);
   }
 
-  DepthBlock BlockFrom(int64_t first) const {
-    DepthBlock block{first, std::min(scratch_.block_steps(), layout_.depth() - first), {}};
-    if (layout_.Groups() == 0) return block;
-    const int64_t group = group_size_ == 0 ? 0 : first / group_size_;
-    if (group_size_ == 0 || group_size_ > scratch_.block_steps()) {
-      const int64_t begin = layout_.GroupBegin(group), end = layout_.GroupBegin(group + 1);
-      block.count = std::min(block.count, end - first);
-      block.runs.push_back({first, group, 1, block.count, first > begin, first + block.count < end});
-      return block;
-    }
-    const int64_t whole = block.count / group_size_, rest = block.count % group_size_;
-    if (whole > 0) block.runs.push_back({first, group, whole, group_size_});
-    if (rest > 0) block.runs.push_back({first + whole * group_size_, group + whole, 1, rest});
-    return block;
-  }
+  DepthBlock BlockFrom(int64_t first) const { return codegen::BlockFrom(layout_, scratch_.block_steps(), first); }
 
   // The tile's rows from step `first` on, as they are multiplied.
   Rows RowsOf(int64_t order, const DepthBlock& block) const {
@@ -343,16 +211,11 @@ class Tile {
 
   // A panel that is complete in this order: its lanes of other orders come from their own contractions.
   void Finish(int64_t order, int64_t panel, std::byte* c) const {
-    if (one_order_) return CallEpilogue(panel, c);
+    if (orders_.one()) return CallEpilogue(panel, c);
     const uint32_t lanes = orders_.Lanes(order, panel);
     if (lanes == orders_.Lanes(panel)) return CallEpilogue(panel, c);
     std::byte* const merged = Scratch(scratch_.merged_at() + panel * accumulator_stride());
-    for (int64_t row = 0; row < args_.rows; ++row) {
-      for (int64_t lane = 0; lane < ir::kPanelLanes; ++lane) {
-        const int64_t at = row * kAccumulatorRow + lane * static_cast<int64_t>(sizeof(float));
-        if ((lanes >> lane & 1) != 0) std::memcpy(merged + at, c + at, sizeof(float));
-      }
-    }
+    MergeLanes(lanes, args_.rows, c, merged);
     if (orders_.LanesOfLater(order, panel) == 0) CallEpilogue(panel, merged);
   }
 
@@ -365,10 +228,8 @@ class Tile {
   const TileArgs& args_;
   const ir::CodeLayout layout_;
   const int64_t panel_bytes_;
-  const int64_t group_size_;
   const CodeScratch scratch_;
-  const Orders orders_;
-  const bool one_order_;
+  const ColumnOrders orders_;
 };
 
 }  // namespace

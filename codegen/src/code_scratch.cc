@@ -3,6 +3,7 @@
 #include "clikart/ir/code_layout.h"
 #include "clikart/ir/decoding.h"
 #include "code_driver.h"
+#include "group_runs.h"
 
 namespace clikart::codegen {
 namespace {
@@ -11,13 +12,6 @@ constexpr int64_t kLine = 64;
 constexpr size_t kMostDecodeSteps = 1;  // of a program that needs no register but its own
 
 constexpr int64_t RoundToLine(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
-
-// Whole groups, or a piece of one that is whole units of any scheme.
-int64_t BlockSteps(const ir::QuantScheme& scheme, int64_t depth, int64_t most) {
-  const int64_t group = scheme.group_size == -1 ? depth : scheme.group_size;
-  if (depth <= most) return depth;
-  return group <= most ? most / group * group : most;
-}
 
 }  // namespace
 

@@ -1,0 +1,74 @@
+#include "column_orders.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "panel_driver.h"
+
+namespace clikart::codegen {
+
+ColumnOrders::ColumnOrders(const ir::KernelSpec& spec, const TileArgs& args)
+    : layout_(ir::LayoutOf(spec)), first_panel_(args.first_panel) {
+  if (spec.order == ir::InputOrder::kNatural) {
+    all_.push_back({nullptr, 0, spec.n, 0});
+    return;
+  }
+  int64_t begin = 0;
+  for (const ColumnOrder& order : args.codes->orders) {
+    const auto equals = [&](const Rows& other) {
+      const auto bytes = static_cast<size_t>(spec.k) * sizeof(int32_t);
+      return other.columns == order.columns || std::memcmp(other.columns, order.columns, bytes) == 0;
+    };
+    const auto same = std::find_if(all_.begin(), all_.end(), equals);
+    const int64_t first = same == all_.end() ? count() : same - all_.begin();
+    all_.push_back({order.columns, begin, begin + order.rows, first});
+    begin += order.rows;
+  }
+  one_ = std::all_of(all_.begin(), all_.end(), [](const Rows& rows) { return rows.first == 0; });
+}
+
+template <typename Chooses>
+uint32_t ColumnOrders::LanesThat(int64_t panel, const Chooses& chooses) const {
+  uint32_t lanes = 0;
+  for (int64_t lane = 0; lane < ir::kPanelLanes; ++lane) {
+    const int64_t row = layout_.RowOf(first_panel_ + panel, lane);
+    for (const Rows& rows : all_) {
+      if (chooses(rows) && row >= rows.begin && row < rows.end) lanes |= uint32_t{1} << lane;
+    }
+  }
+  return lanes;
+}
+
+uint32_t ColumnOrders::Lanes(int64_t order, int64_t panel) const {
+  return LanesThat(panel, [&](const Rows& rows) { return rows.first == order; });
+}
+
+uint32_t ColumnOrders::LanesOfLater(int64_t order, int64_t panel) const {
+  return LanesThat(panel, [&](const Rows& rows) { return rows.first > order; });
+}
+
+uint32_t ColumnOrders::Lanes(int64_t panel) const {
+  return LanesThat(panel, [](const Rows&) { return true; });
+}
+
+int64_t ColumnOrders::Width(int64_t order, int64_t panel, int64_t panels, int64_t most) const {
+  int64_t width = most;
+  while (width > panels - panel) width /= 2;
+  if (one_) return width;
+  for (int64_t i = 0; i < width; ++i) {
+    if (Lanes(order, panel + i) != 0) continue;
+    while (width > i) width /= 2;
+  }
+  return width;
+}
+
+void MergeLanes(uint32_t lanes, int64_t rows, const std::byte* from, std::byte* to) {
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t lane = 0; lane < ir::kPanelLanes; ++lane) {
+      const int64_t at = row * kAccumulatorRow + lane * static_cast<int64_t>(sizeof(float));
+      if ((lanes >> lane & 1) != 0) std::memcpy(to + at, from + at, sizeof(float));
+    }
+  }
+}
+
+}  // namespace clikart::codegen
