@@ -77,23 +77,54 @@ Verdict CheckFloat(const Case& c, const Emitter& emitter, const EmittedKernel& k
                             LoadElement(c.spec.y, wanted.data() + at * size)));
 }
 
-Verdict CheckQuantized(const Case& c, const EmittedKernel& kernel) {
-  QuantProblem problem = RandomQuantProblem(c.spec, c.rows, PartRows(c), c.seed);
-  if (c.values == Values::kExtreme) MakeExtreme(problem, c.seed);
+std::vector<float> Run(const EmittedKernel& kernel, const QuantProblem& problem, const Case& c, std::string& fault) {
   std::vector<float> got;
   std::string stray;
-  const std::string fault = CatchFault([&] {
+  fault = CatchFault([&] {
     got = RunQuant(problem, {.kernel = &kernel,
                              .edge = c.edge,
                              .tile_rows = c.tile_rows,
                              .tile_panels = c.tile_panels,
                              .stray_write = &stray});
   });
+  if (fault.empty()) fault = stray;
+  return got;
+}
+
+// The same of quantized weights.
+Verdict OwnSums(const Case& c, const Emitter& emitter, const QuantProblem& problem, std::vector<float>& sums) {
+  QuantProblem plain = problem;
+  plain.spec.activation = ir::Activation::kNone;
+  plain.spec.bias = ir::BiasKind::kNone;
+  plain.spec.y = ir::DType::kFloat32;
+  plain.bias.clear();
+  auto emitted = emitter.Emit(plain.spec, c.target);
+  if (const auto* rejection = std::get_if<Rejection>(&emitted)) return Wrong("refuses the sums: " + rejection->detail);
+  std::string fault;
+  sums = Run(std::get<EmittedKernel>(emitted), plain, c, fault);
+  if (!fault.empty()) return Wrong("in the sums: " + fault);
+  const int64_t at = FirstBeyondBound(plain, sums);
+  if (at < 0) return {};
+  return Wrong(absl::StrCat("sum of ", At(plain.spec, at), " is ", sums[static_cast<size_t>(at)], ", out of bounds"));
+}
+
+Verdict CheckQuantized(const Case& c, const Emitter& emitter, const EmittedKernel& kernel) {
+  QuantProblem problem = RandomQuantProblem(c.spec, c.rows, PartRows(c), c.seed);
+  if (c.values == Values::kExtreme) MakeExtreme(problem, c.seed);
+  std::string fault;
+  const std::vector<float> got = Run(kernel, problem, c, fault);
   if (!fault.empty()) return Wrong(fault);
-  if (!stray.empty()) return Wrong(stray);
-  const EmittedKernel oracle = Oracle(c.spec);
-  const std::vector<float> wanted =
-      c.emitter == "portable" ? WordByWord(problem) : RunQuant(problem, {.kernel = &oracle});
+  std::vector<float> wanted;
+  if (c.spec.product != ir::Product::kFma) {
+    std::vector<float> sums;
+    if (Verdict verdict = OwnSums(c, emitter, problem, sums); verdict.kind != Verdict::Kind::kGood) return verdict;
+    wanted = Finish(problem, sums);
+  } else if (c.emitter == "portable") {
+    wanted = WordByWord(problem);
+  } else {
+    const EmittedKernel oracle = Oracle(c.spec);
+    wanted = RunQuant(problem, {.kernel = &oracle});
+  }
   if (got.size() != wanted.size()) return Wrong("another number of results");
   for (size_t i = 0; i < got.size(); ++i) {
     const bool same = std::bit_cast<uint32_t>(got[i]) == std::bit_cast<uint32_t>(wanted[i]);
@@ -109,7 +140,7 @@ Verdict Check(const Case& c, const Emitter& emitter) {
   auto emitted = emitter.Emit(c.spec, c.target);
   if (const auto* rejection = std::get_if<Rejection>(&emitted)) return {Verdict::Kind::kRejected, rejection->detail};
   const auto& kernel = std::get<EmittedKernel>(emitted);
-  return IsQuantized(c.spec) ? CheckQuantized(c, kernel) : CheckFloat(c, emitter, kernel);
+  return IsQuantized(c.spec) ? CheckQuantized(c, emitter, kernel) : CheckFloat(c, emitter, kernel);
 }
 
 Case Shrink(Case c, const Emitter& emitter) {

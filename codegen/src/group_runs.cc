@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-
-
 namespace clikart::codegen {
 namespace {
 

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "clikart/ir/panel_layout.h"
+#include "code_tile_driver.h"
 #include "gtest/gtest.h"
 
 namespace clikart::codegen {
@@ -80,7 +81,9 @@ std::vector<ir::KernelSpec> Variants(const ir::KernelSpec& spec, const Target& t
       ir::KernelSpec variant = spec;
       variant.product = choice.product;
       variant.interleave = interleave;
-      if (variant.Verify().ok()) variants.push_back(variant);
+      const bool fills = variant.product == ir::Product::kFma || !variant.quantized_weights() ||
+                         GroupsFillTiles(*variant.scheme, variant.depth());
+      if (fills && variant.Verify().ok()) variants.push_back(variant);
     }
   }
   return variants;

@@ -1,6 +1,8 @@
 #include "clikart/codegen/product.h"
 
 #include "clikart/ir/code_layout.h"
+#include "clikart/ir/decoding.h"
+#include "code_tile_driver.h"
 
 namespace clikart::codegen {
 namespace {
@@ -8,13 +10,22 @@ namespace {
 // One whole row of a matrix tile; a shorter depth would multiply zeros for the most part.
 constexpr int64_t kFewestTileSteps = 32;
 
+// Codes become bf16 numbers, in groups that are whole tiles.
+bool DecodesToTiles(const ir::KernelSpec& spec) {
+  return spec.x == ir::DType::kBFloat16 && spec.scheme.has_value() && ir::DecodesToBf16(*spec.scheme) &&
+         spec.order != ir::InputOrder::kUneven && GroupsFillTiles(*spec.scheme, spec.depth());
+}
+
 }  // namespace
 
 ir::Product ProductFor(const ir::KernelSpec& spec, const Target& target, MathMode math) {
-  if (math == MathMode::kExact || spec.contraction != ir::Contraction::kFloat || spec.x != spec.w) {
-    return ir::Product::kFma;
-  }
+  if (math == MathMode::kExact) return ir::Product::kFma;
   const bool tiles = spec.depth() >= kFewestTileSteps;
+  if (spec.contraction == ir::Contraction::kWeightOnly) {
+    const bool decodes = tiles && DecodesToTiles(spec);
+    return decodes && target.Has(Feature::kAmxBf16) ? ir::Product::kTileBf16 : ir::Product::kFma;
+  }
+  if (spec.contraction != ir::Contraction::kFloat || spec.x != spec.w) return ir::Product::kFma;
   if (spec.x == ir::DType::kBFloat16) {
     if (tiles && target.Has(Feature::kAmxBf16)) return ir::Product::kTileBf16;
     if (target.Has(Feature::kAvx512Bf16)) return ir::Product::kDotBf16;

@@ -93,6 +93,41 @@ TEST(ProductFor, TilesMultiplyWhereTheTargetHasThemAndTheDepthFillsThem) {
   EXPECT_EQ(ProductFor(conv, gnr, MathMode::kNative), ir::Product::kTileBf16);
 }
 
+// Weights that decode to bf16 by rows of bf16, in groups that are whole tiles.
+TEST(ProductFor, TilesMultiplyCodesWhereGroupsFillThem) {
+  const Target spr = Detect(SapphireRapids(), kWidestIsa), cooper = TargetOf(IsaLevel::kAvx512Bf16);
+  const auto product = [](std::string_view scheme, DType x, int64_t k, const Target& target,
+                          MathMode math = MathMode::kNative) {
+    ir::KernelSpec spec = Spec(x, k);
+    spec.contraction = Contraction::kWeightOnly;
+    spec.scheme = ir::QuantScheme::Parse(scheme).value();
+    spec.w = spec.scheme->CodeDType();
+    spec.interleave = InterleaveFor(spec, target, math);
+    spec.product = ProductFor(spec, target, math);
+    EXPECT_TRUE(spec.Verify().ok()) << spec.Verify();
+    ir::KernelSpec other = spec;
+    other.n = 3;
+    other.order = ir::InputOrder::kSorted;
+    EXPECT_EQ(ProductFor(other, target, math), spec.product);
+    other.order = ir::InputOrder::kUneven;
+    EXPECT_EQ(ProductFor(other, target, math), ir::Product::kFma);
+    return spec.product;
+  };
+  for (const std::string_view scheme : {"int8", "int4_g32", "int4_g128_asym", "int2_g64", "int4_g32_min", "mxfp4",
+                                        "fp8_e4m3", "fp8_e5m2_g32"}) {
+    EXPECT_EQ(product(scheme, DType::kBFloat16, 32, spr), ir::Product::kTileBf16) << scheme;
+    EXPECT_EQ(product(scheme, DType::kBFloat16, 1000, spr), ir::Product::kTileBf16) << scheme;
+    EXPECT_EQ(product(scheme, DType::kBFloat16, 31, spr), ir::Product::kFma) << scheme;
+    EXPECT_EQ(product(scheme, DType::kBFloat16, 64, spr, MathMode::kExact), ir::Product::kFma) << scheme;
+    EXPECT_EQ(product(scheme, DType::kBFloat16, 64, cooper), ir::Product::kFma) << scheme;
+    EXPECT_EQ(product(scheme, DType::kFloat32, 64, spr), ir::Product::kFma) << scheme;
+    EXPECT_EQ(product(scheme, DType::kFloat16, 64, spr), ir::Product::kFma) << scheme;
+  }
+  for (const std::string_view scheme : {"nvfp4", "int4_g48", "nf4_g64", "int8_g5_asym"}) {
+    EXPECT_EQ(product(scheme, DType::kBFloat16, 64, spr), ir::Product::kFma) << scheme;
+  }
+}
+
 // A spec resolved for any CPU is one that Verify takes: product and interleave go together.
 TEST(ProductFor, FitsTheInterleave) {
   for (const IsaLevel level : AllIsaLevels()) {

@@ -107,6 +107,66 @@ float OneWeightOnly(const QuantProblem& problem, int64_t m, int64_t n) {
   return acc;
 }
 
+// What a group adds to a sum, in doubles, which hold each product exactly.
+struct GroupTerms {
+  double sum = 0, magnitude = 0;           // of x d
+  double inputs = 0, input_magnitude = 0;  // of x
+  double flushed = 0;                      // |x| + |d| + 1, what subnormals may take away in units of 2^-126
+  double depth = 0;
+};
+
+GroupTerms TermsOf(const QuantProblem& problem, const QuantPart& part, int64_t m, int64_t row, int64_t group) {
+  const ir::KernelSpec& spec = problem.spec;
+  GroupTerms terms;
+  for (int64_t k = FirstOf(spec, part, group); k < spec.k; ++k) {
+    if (GroupOf(spec, part, k) != group) {
+      if (part.g_idx.empty()) break;
+      continue;
+    }
+    const double x = problem.x[static_cast<size_t>(m * spec.k + k)], d = Difference(spec, part, row, k);
+    terms.sum += x * d;
+    terms.magnitude += std::fabs(x * d);
+    terms.inputs += x;
+    terms.input_magnitude += std::fabs(x);
+    terms.flushed += std::fabs(x) + std::fabs(d) + 1;
+    terms.depth += 1;
+  }
+  return terms;
+}
+
+// Rule 5 of each group's t, and rule 3 of what follows (docs/numerics.md).
+bool IsInBound(const QuantProblem& problem, int64_t m, int64_t n, float got) {
+  constexpr double kLargest = 0x1.fp127;
+  const ir::KernelSpec& spec = problem.spec;
+  const auto [part, row] = Locate(problem, n);
+  double exact = 0, magnitude = 0, bound = 0, additions = 0;
+  bool overflows = false, infinite = false;
+  for (int64_t group = 0; group < Groups(spec); ++group) {
+    const GroupTerms terms = TermsOf(problem, *part, m, row, group);
+    const double scale = Scale(spec, *part, row, group);
+    exact += terms.sum * scale;
+    magnitude += terms.magnitude * std::fabs(scale);
+    bound += std::fabs(scale) * (2 * terms.depth * 0x1p-24 * terms.magnitude + 0x1p-126 * terms.flushed);
+    additions += 1;
+    overflows |= std::isfinite(terms.magnitude) && terms.magnitude > kLargest;
+    infinite |= !std::isfinite(scale);
+    if (!spec.scheme->minimum) continue;
+    const double minimum = Minimum(spec, *part, row, group);
+    exact += terms.inputs * minimum;
+    magnitude += terms.input_magnitude * std::fabs(minimum);
+    bound += std::fabs(minimum) * terms.depth * 0x1p-24 * terms.input_magnitude;
+    additions += 1;
+    overflows |= std::isfinite(terms.input_magnitude) && terms.input_magnitude > kLargest;
+    infinite |= !std::isfinite(minimum);
+  }
+  bound += (additions + 1) * 0x1p-24 * magnitude + additions * 0x1p-149;
+  // Beyond f32 the order of the steps decides what overflows first; an infinite scale shows the sign of any error.
+  if (overflows || (std::isfinite(magnitude) && magnitude > kLargest)) return true;
+  if (infinite) return !std::isfinite(got);
+  if (!std::isfinite(exact)) return std::isnan(exact) ? std::isnan(got) : got == exact || std::isnan(got);
+  return std::fabs(got - exact) <= bound;
+}
+
 float OneRowInt8(const QuantProblem& problem, int64_t m, int64_t n) {
   const ir::KernelSpec& spec = problem.spec;
   const auto [part, row] = Locate(problem, n);
@@ -490,22 +550,53 @@ std::vector<float> RunQuant(const QuantProblem& problem, const QuantLaunch& laun
   return result;
 }
 
-std::vector<float> WordByWord(const QuantProblem& problem) {
+std::vector<float> Contract(const QuantProblem& problem) {
   const ir::KernelSpec& spec = problem.spec;
-  const auto contract = [&](int64_t m, int64_t n) {
-    if (spec.contraction == Contraction::kInteger) return OneInteger(problem, m, n);
-    const float acc =
-        spec.contraction == Contraction::kRowInt8 ? OneRowInt8(problem, m, n) : OneWeightOnly(problem, m, n);
-    return problem.bias.empty() ? acc : acc + problem.bias[static_cast<size_t>(n)];
+  std::vector<float> sums;
+  for (int64_t m = 0; m < problem.rows; ++m) {
+    for (int64_t n = 0; n < spec.n; ++n) {
+      switch (spec.contraction) {
+        case Contraction::kInteger:
+          sums.push_back(OneInteger(problem, m, n));
+          break;
+        case Contraction::kRowInt8:
+          sums.push_back(OneRowInt8(problem, m, n));
+          break;
+        default:
+          sums.push_back(OneWeightOnly(problem, m, n));
+      }
+    }
+  }
+  return sums;
+}
+
+std::vector<float> Finish(const QuantProblem& problem, std::span<const float> sums) {
+  const ir::KernelSpec& spec = problem.spec;
+  const auto biased = [&](int64_t m, int64_t n) {
+    const float sum = sums[static_cast<size_t>(m * spec.n + n)];
+    const bool as_it_is = problem.bias.empty() || spec.contraction == Contraction::kInteger;
+    return as_it_is ? sum : sum + problem.bias[static_cast<size_t>(n)];
   };
   std::vector<float> y;
   for (int64_t m = 0; m < problem.rows; ++m) {
     for (int64_t o = 0; o < spec.outputs(); ++o) {
-      const float inputs[] = {contract(m, o), spec.gated() ? contract(m, spec.n / 2 + o) : 0.0f};
+      const float inputs[] = {biased(m, o), spec.gated() ? biased(m, spec.n / 2 + o) : 0.0f};
       y.push_back(Rounded(problem, ir::Evaluate(ir::ProgramOf(spec.activation), inputs)));
     }
   }
   return y;
+}
+
+std::vector<float> WordByWord(const QuantProblem& problem) { return Finish(problem, Contract(problem)); }
+
+int64_t FirstBeyondBound(const QuantProblem& problem, std::span<const float> sums) {
+  for (int64_t m = 0; m < problem.rows; ++m) {
+    for (int64_t n = 0; n < problem.spec.n; ++n) {
+      const int64_t at = m * problem.spec.n + n;
+      if (!IsInBound(problem, m, n, sums[static_cast<size_t>(at)])) return at;
+    }
+  }
+  return -1;
 }
 
 DoubleResult InDouble(const QuantProblem& problem) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -65,8 +66,14 @@ struct QuantLaunch {
 // [rows, outputs] as float.
 std::vector<float> RunQuant(const QuantProblem& problem, const QuantLaunch& launch = {});
 
-// Rule 3 or 6, word by word, through bias, activation and the one rounding.
+// Rule 3 or 6, word by word: [rows, n] sums before bias and activation (kInteger: with the bias).
+std::vector<float> Contract(const QuantProblem& problem);
+// Bias, activation and the one rounding for sums like Contract's: [rows, outputs].
+std::vector<float> Finish(const QuantProblem& problem, std::span<const float> sums);
+// Both.
 std::vector<float> WordByWord(const QuantProblem& problem);
+// kWeightOnly: index of the first of such sums that is further from the exact one than rule 5 allows, or -1.
+int64_t FirstBeyondBound(const QuantProblem& problem, std::span<const float> sums);
 
 // x times scale * (code - zero point), without bias and activation, in double; and the sum of magnitudes.
 struct DoubleResult {

@@ -4,6 +4,7 @@
 
 #include "clikart/ir/panel_layout.h"
 #include "code_driver.h"
+#include "code_tile_driver.h"
 #include "depthwise_driver.h"
 #include "integer_sums.h"
 #include "panel_driver.h"
@@ -105,7 +106,10 @@ Schedule MakeSchedule(const ir::KernelSpec& spec, const RegisterTile& tile) {
 int64_t ScratchBytes(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t panels) {
   if (spec.contraction == ir::Contraction::kDepthwise) return DepthwiseScratch(spec, panels).bytes();
   if (spec.contraction == ir::Contraction::kRowInt8) return RowInt8Scratch(spec, schedule, rows, panels).bytes();
-  if (spec.contraction == ir::Contraction::kWeightOnly) return CodeScratchBytes(spec, schedule, rows, panels);
+  if (spec.contraction == ir::Contraction::kWeightOnly) {
+    return schedule.matrix_rows > 0 ? CodeTileScratchBytes(spec, schedule, rows, panels)
+                                    : CodeScratchBytes(spec, schedule, rows, panels);
+  }
   if (schedule.matrix_rows > 0) return TileScratchBytes(spec, schedule, rows, panels);
   // The largest of the tiles that have no more rows: few rows keep their whole depth.
   int64_t bytes = TileScratch(spec, schedule, rows, panels).bytes();

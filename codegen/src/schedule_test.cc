@@ -1,6 +1,7 @@
 #include "clikart/codegen/schedule.h"
 
 #include "clikart/ir/code_layout.h"
+#include "code_tile_driver.h"
 #include "gtest/gtest.h"
 #include "quant_testing.h"
 #include "tile_driver.h"
@@ -73,6 +74,28 @@ TEST(Schedule, ScratchOfTheLargestTileOfWeightOnlyServesAll) {
             EXPECT_GE(ScratchBytes(spec, schedule, rows, 5), bytes) << rows << " rows of " << spec.ToString();
             before = bytes;
           }
+        }
+      }
+    }
+  }
+}
+
+TEST(Schedule, ScratchOfTheLargestCallOfCodeTilesServesAll) {
+  for (const char* const scheme : {"int8", "int4_g32_min", "int8_g1024_min"}) {
+    for (const ir::InputOrder order : {ir::InputOrder::kNatural, ir::InputOrder::kSorted}) {
+      for (const int64_t depth : {0, 1, 64, 700, 10'000}) {
+        ir::KernelSpec spec = SchemeSpec(ir::Contraction::kWeightOnly, scheme, 1000, depth);
+        spec.x = ir::DType::kBFloat16;
+        spec.order = order;
+        spec.product = ir::Product::kTileBf16;
+        const Schedule schedule = MakeCodeTileSchedule(spec);
+        int64_t before = 0;
+        for (int64_t rows = 1; rows <= 80; ++rows) {
+          const int64_t bytes = ScratchBytes(spec, schedule, rows, 4);
+          EXPECT_GE(bytes, before) << rows << " rows of " << spec.ToString();
+          EXPECT_GE(bytes, CodeTileScratch(spec, schedule, rows, 4).bytes());
+          EXPECT_GE(ScratchBytes(spec, schedule, rows, 5), bytes) << rows << " rows of " << spec.ToString();
+          before = bytes;
         }
       }
     }

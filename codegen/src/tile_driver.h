@@ -57,17 +57,20 @@ struct TileProductArgs {
 };
 
 // How weights are asked for ahead: all lines of the panels at hand, or half as many of the next ones, because
-// other row tiles ask for the rest.
-enum class TileAhead : uint8_t { kStream, kShare };
-constexpr int TileLinesAhead(TileAhead ahead) { return ahead == TileAhead::kStream ? kTileRows : kTileRows / 2; }
+// other row tiles ask for the rest; none of weights that were just decoded.
+enum class TileAhead : uint8_t { kStream, kShare, kNone };
+constexpr int TileLinesAhead(TileAhead ahead) {
+  if (ahead == TileAhead::kNone) return 0;
+  return ahead == TileAhead::kStream ? kTileRows : kTileRows / 2;
+}
 
 // Entry numbers, beside kEpilogueEntry and, for codes, kStageEntry. The first two take a TileConfiguration.
 inline constexpr int kTileConfigureEntry = 3;
 inline constexpr int kTileReleaseEntry = 4;
 constexpr int TileProductEntry(int row_tiles, int panels, TileAhead ahead) {
-  return 5 + ((row_tiles - 1) * kMostPanelTiles + panels - 1) * 2 + static_cast<int>(ahead);
+  return 5 + ((row_tiles - 1) * kMostPanelTiles + panels - 1) * 3 + static_cast<int>(ahead);
 }
-static_assert(TileProductEntry(kMostRowTiles, kMostPanelTiles, TileAhead::kShare) < kMaxEntries);
+static_assert(TileProductEntry(kMostRowTiles, kMostPanelTiles, TileAhead::kNone) < kMaxEntries);
 
 Schedule MakeTileSchedule(const ir::KernelSpec& spec);
 

@@ -15,6 +15,7 @@
 #include "clikart/ir/panel_layout.h"
 #include "code_driver.h"
 #include "code_refusal.h"
+#include "code_tile_driver.h"
 #include "depthwise_driver.h"
 #include "panel_driver.h"
 #include "row_int8_driver.h"
@@ -86,7 +87,6 @@ constexpr Form kNarrowCodesForms[] = {
 
 // Vectors of the spec's product, best first; none for products of matrix tiles.
 std::span<const Form> FormsFor(const ir::KernelSpec& spec) {
-  if (spec.contraction == ir::Contraction::kWeightOnly) return kFloatForms;
   if (spec.contraction == ir::Contraction::kInteger) return kIntegerForms;
   if (spec.contraction == ir::Contraction::kRowInt8) {
     return spec.scheme->bits == 8 ? kByteCodesForms : kNarrowCodesForms;
@@ -226,10 +226,16 @@ std::variant<EmittedKernel, Rejection> XbyakKernels::Emit(const ir::KernelSpec& 
   kernel.entry_offsets.fill(-1);
   const std::optional<Feature> tiles = TileFeature(spec);
   if (tiles && target.Has(*tiles)) {
-    kernel.schedule = MakeTileSchedule(spec);
+    const bool codes = spec.contraction == ir::Contraction::kWeightOnly;
+    if (codes && !GroupsFillTiles(*spec.scheme, spec.depth())) {
+      return Rejection{RejectReason::kContractionKind,
+                       absl::StrCat("groups of ", spec.scheme->group_size,
+                                    " inputs, and matrix tiles take multiples of ", kPairTileSteps)};
+    }
+    kernel.schedule = codes ? MakeCodeTileSchedule(spec) : MakeTileSchedule(spec);
     kernel.isa = LevelOf(*tiles);
-    kernel.run = &RunTiles;
-    return Assemble(std::move(kernel), &Make<AmxCode, AmxCode>, AssembleTiles);
+    kernel.run = codes ? &RunCodeTiles : &RunTiles;
+    return Assemble(std::move(kernel), &Make<AmxCode, AmxCode>, codes ? AssembleCodeTiles : AssembleTiles);
   }
   const std::span<const Form> forms = FormsFor(spec);
   const auto form = std::find_if(forms.begin(), forms.end(), [&](const Form& f) { return target.Has(f.feature); });

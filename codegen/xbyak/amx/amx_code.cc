@@ -45,6 +45,7 @@ int32_t AmxCode::Product(const ir::KernelSpec& spec, int row_tiles, int panels, 
   const Reg64 b0 = TakePointer();
   const Reg64 b1 = panels > 1 ? TakePointer() : b0;
   const Reg64 next = TakePointer();
+  const bool asks = ahead != TileAhead::kNone;
   const Reg64 a[] = {a0, a1}, b[] = {b0, b1};
 
   // Applies `move` to each accumulator and its place in memory.
@@ -108,12 +109,12 @@ int32_t AmxCode::Product(const ir::KernelSpec& spec, int row_tiles, int panels, 
   L(block);
   const size_t block_at = getSize();
   multiply();
-  for (int panel = 0; panel < panels; ++panel) {
+  for (int panel = 0; asks && panel < panels; ++panel) {
     if (panel > 0) add(next, Argument(offsetof(TileProductArgs, b_stride)));
     for (int i = 0; i < TileLinesAhead(ahead); ++i) ask(next + i * static_cast<int>(kTileRowBytes));
   }
-  if (panels > 1) sub(next, Argument(offsetof(TileProductArgs, b_stride)));
-  add(next, Argument(offsetof(TileProductArgs, prefetch_step)));
+  if (asks && panels > 1) sub(next, Argument(offsetof(TileProductArgs, b_stride)));
+  if (asks) add(next, Argument(offsetof(TileProductArgs, prefetch_step)));
   for (int tile = 0; tile < row_tiles; ++tile) add(a[tile], kTileRowBytes);
   for (int panel = 0; panel < panels; ++panel) add(b[panel], kTileBytes);
   dec(blocks);

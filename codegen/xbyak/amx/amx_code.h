@@ -1,4 +1,5 @@
-// The AMX backend: products of matrix tiles, and AVX-512 for all that is done to their accumulators.
+// The AMX backend: products of matrix tiles, and AVX-512 for all that is done to their accumulators and to codes that
+// become tiles.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,9 @@ class AmxCode final : public Avx512Code {
   int32_t Configure();
   int32_t Release();
   int32_t Product(const ir::KernelSpec& spec, int row_tiles, int panels, TileAhead ahead);
+  // Of code_tile_driver.h.
+  int32_t PairCodes(const CodeFormat& format);
+  int32_t AddTileGroup(const ir::QuantScheme& scheme);
 
  private:
   // c += a * b, as the types of `spec` have it.

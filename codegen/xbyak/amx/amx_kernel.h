@@ -14,5 +14,7 @@ namespace clikart::codegen {
 std::optional<Feature> TileFeature(const ir::KernelSpec& spec);
 
 void AssembleTiles(AmxCode& code, EmittedKernel& kernel);
+// The same of a weight-only contraction.
+void AssembleCodeTiles(AmxCode& code, EmittedKernel& kernel);
 
 }  // namespace clikart::codegen

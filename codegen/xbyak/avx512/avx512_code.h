@@ -20,7 +20,7 @@ class Avx512Code : public KernelCode {
  public:
   explicit Avx512Code(std::span<uint8_t> buffer) : KernelCode(buffer, 32, 16) {}
 
- private:
+ protected:
   using KernelCode::Register;
   Vector Register(int number, int lanes) const override;
   int constant_lanes() const override { return 1; }
@@ -53,6 +53,7 @@ class Avx512Code : public KernelCode {
                     int half) override;
   void SubtractZeroPoints(const CodeDecoder& decoder, int panel, int half, const Vector& value) override;
 
+ private:
   // The register's low end: what so many lanes of 16 bits, or of a byte, take.
   static Vector Half(const Vector& vector);
   static Xbyak::Xmm Quarter(const Vector& vector) { return Xbyak::Xmm(vector.getIdx()); }

@@ -157,6 +157,13 @@ class KernelCode : public Assembler {
   // register that has the result. What does not fit is spilled below rsp, which is as before at the end.
   Vector RunProgram(const ir::Program& program, int first, int count);
 
+  // Code `code` of a vector of the unit at `unit`, as a float less its zero point. Uses registers [first, first +
+  // count) and answers which one it is in: the first, if the scheme DecodesInRegisters.
+  Vector DecodeCode(CodeDecoder& decoder, const RegExp& unit, int code, int panel, int half, int first, int count);
+  // A group's scales and minimums from its header to GroupLanes at `to`, by registers [first, first + count).
+  void LoadGroup(const CodeFormat& format, const RegExp& header, const RegExp& to, const RegExp& lane_scales,
+                 int first, int count);
+
  private:
   // The sums at `from` with what `terms` has for their columns, as f32. `spare` is lost.
   void LoadSums(const ir::KernelSpec& spec, const Vector& to, const RegExp& from, const RegExp& terms,
@@ -185,13 +192,6 @@ class KernelCode : public Assembler {
   // With the sum's place among the outputs.
   void EachSum(const GroupsKernel& kernel,
                const std::function<void(int row, int panel, int half, const Address& output)>& take);
-
-  // Code `code` of a vector of the unit at `unit`, as a float less its zero point. Uses registers [first, first +
-  // count) and answers which one it is in: the first, if the scheme DecodesInRegisters.
-  Vector DecodeCode(CodeDecoder& decoder, const RegExp& unit, int code, int panel, int half, int first, int count);
-  // A group's scales and minimums from its header to GroupLanes at `to`, by registers [first, first + count).
-  void LoadGroup(const CodeFormat& format, const RegExp& header, const RegExp& to, const RegExp& lane_scales,
-                 int first, int count);
 
   // What both forms of CodeMicro have in registers.
   struct CodeTile {

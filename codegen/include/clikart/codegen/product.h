@@ -15,7 +15,7 @@ enum class MathMode : uint8_t {
   kExact,   // rule 1 everywhere
 };
 
-// For the contraction, x, w and depth() of `spec`.
+// For the contraction, x, w, scheme and depth() of `spec`, and whether its groups are uneven.
 ir::Product ProductFor(const ir::KernelSpec& spec, const Target& target, MathMode math);
 
 // Decided before x is known, from the contraction, w and scheme of `spec`: a pack serves kernels of every input type.
