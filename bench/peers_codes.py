@@ -26,6 +26,7 @@ PEERS = {"ggml": "libggml-python", "onnx_runtime": "onnxruntime, onnx", "torch_o
 WORKS = (Work(8, 0), Work(4, 32), Work(4, 128))
 ROWS = (1, 4, 16, 256)
 ROUNDS, QUICK_ROUNDS = 9, 3
+TOO_SLOW = 10  # times the fastest: of such peers one sample is enough
 LONG_TURN_ROWS = 64  # from here on a turn takes so long that few rounds have to do
 LONG_ROUNDS = 3
 
@@ -54,9 +55,12 @@ def measure(workers: list[Worker], rows: int, rounds: int) -> dict[Prepared, lis
     """Seconds a layer, a sample each round; none of what does not take part."""
     prepared = [(worker, variant) for worker in workers for variant in worker.prepare(rows)]
     samples: dict[Prepared, list[float]] = {variant: [] for _, variant in prepared}
-    for _ in range(rounds):
-        for worker, variant in prepared:
-            if variant.problem is None:
+    taking_part = [(worker, variant) for worker, variant in prepared if variant.problem is None]
+    fastest = min((variant.seconds for _, variant in taking_part), default=0.0)
+    for round_number in range(rounds):
+        for worker, variant in taking_part:
+            slow = variant.seconds > TOO_SLOW * fastest and not variant.name.startswith(OURS)
+            if round_number == 0 or not slow:
                 samples[variant].append(worker.sample(variant.name))
     return samples
 
@@ -69,7 +73,7 @@ def versus(samples: dict[Prepared, list[float]], floating: bool) -> dict | None:
     if ours is None or not peers:
         return None
     best = min(peers, key=lambda name: statistics.median(peers[name]))
-    ratio = statistics.median(theirs / own for theirs, own in zip(peers[best], ours, strict=True))
+    ratio = statistics.median(theirs / own for theirs, own in zip(peers[best], ours, strict=False))
     return {"against": "float" if floating else "8-bit", "peer": best, "ratio": ratio, "kept": ratio > 1}
 
 

@@ -21,6 +21,7 @@ class Prepared:
     activations: Activations
     error: float | None  # against float64, where it ran
     problem: str | None
+    seconds: float | None = None  # of a turn, about
 
 
 class Server:
@@ -37,8 +38,8 @@ class Server:
         return [self._prepare(variant, rows) for variant in self.variants]
 
     def _prepare(self, variant: Variant, rows: int) -> Prepared:
-        before, taken = self.seconds.get(variant.name, (rows, 0.0))
-        if taken * rows / before > LONGEST_TURN:
+        before, expected = self.seconds.get(variant.name, (rows, 0.0))
+        if expected * rows / before > LONGEST_TURN:
             return Prepared(variant.name, variant.activations, None, "slow")
         x = self.work.rows(rows)
         try:
@@ -46,14 +47,15 @@ class Server:
             turn.run()
             start = time.perf_counter()
             turn.run()
-            self.seconds[variant.name] = rows, time.perf_counter() - start
+            taken = time.perf_counter() - start
         except Exception as error:  # of another library: any
             return Prepared(variant.name, variant.activations, None, f"{type(error).__name__}: {error}".split("\n")[0])
+        self.seconds[variant.name] = rows, taken
         error = self.work.error(turn, x)
         if not error <= variant.activations.tolerance:
             return Prepared(variant.name, variant.activations, error, "wrong")
         self.turns[variant.name] = turn
-        return Prepared(variant.name, variant.activations, error, None)
+        return Prepared(variant.name, variant.activations, error, None, taken)
 
     def sample(self, name: str) -> float:
         """Seconds of a layer."""
