@@ -1,6 +1,6 @@
 """Linears with 4- and 8-bit weights against other libraries, on the same weights and rows.
 
-    .venv/bin/python bench/peers_codes.py [--quick] [--json] [--scheme int4_g32] [--rows 1] [--threads 1]
+    .venv/bin/python bench/peers_codes.py [--quick] [--json] [--scheme int4_g32] [--rows 1] [--threads 1] [--cpu-time]
 
 K=4096, N=6144, several layers in turn, so that weights come from memory. Peers are ggml (llama.cpp), ONNX Runtime and
 PyTorch; `./dev peers` installs them, and one that is not installed is skipped. Each library has a process of its own.
@@ -17,6 +17,8 @@ import json
 import os
 import statistics
 import sys
+import time
+from collections.abc import Callable
 
 from peers.work import Work
 from peers.worker import Prepared, Worker
@@ -51,7 +53,7 @@ def tell(message: str) -> None:
     print(f"bench: {message}", file=sys.stderr, flush=True)
 
 
-def measure(workers: list[Worker], rows: int, rounds: int) -> dict[Prepared, list[float]]:
+def measure(workers: list[Worker], rows: int, rounds: int, clock: Callable[[], float]) -> dict[Prepared, list[float]]:
     """Seconds a layer, a sample each round; none of what does not take part."""
     prepared = [(worker, variant) for worker in workers for variant in worker.prepare(rows)]
     samples: dict[Prepared, list[float]] = {variant: [] for _, variant in prepared}
@@ -61,7 +63,7 @@ def measure(workers: list[Worker], rows: int, rounds: int) -> dict[Prepared, lis
         for worker, variant in taking_part:
             slow = variant.seconds > TOO_SLOW * fastest and not variant.name.startswith(OURS)
             if round_number == 0 or not slow:
-                samples[variant].append(worker.sample(variant.name))
+                samples[variant].append(worker.sample(variant.name, clock))
     return samples
 
 
@@ -124,10 +126,11 @@ def print_json(work: Work, threads: int, rows: int, samples: dict[Prepared, list
 def run(work: Work, threads: int, options: argparse.Namespace) -> bool:
     """Whether every goal was kept."""
     workers = start(work, threads)
+    clock = time.process_time if options.cpu_time and threads == 1 else time.perf_counter
     results, goals = {}, {}
     for rows in options.rows or ROWS:
         rounds = QUICK_ROUNDS if options.quick else LONG_ROUNDS if rows >= LONG_TURN_ROWS else ROUNDS
-        results[rows] = measure(workers, rows, rounds)
+        results[rows] = measure(workers, rows, rounds, clock)
         goals[rows] = [goal for floating in (True, False) if (goal := versus(results[rows], floating))]
         if options.json:
             print_json(work, threads, rows, results[rows], goals[rows])
@@ -148,6 +151,9 @@ def main() -> int:
     )
     parser.add_argument("--rows", action="append", type=int, help="only so many rows (repeatable)")
     parser.add_argument("--threads", action="append", type=int, help="only so many threads (repeatable)")
+    parser.add_argument(
+        "--cpu-time", action="store_true", help="with one thread: without what other programs took of the core"
+    )
     options = parser.parse_args()
     if (load := os.getloadavg()[0]) > 1:
         tell(f"other programs use the cores (load {load:.1f}); figures with several threads say little then")

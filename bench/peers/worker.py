@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import multiprocessing
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
@@ -57,16 +58,16 @@ class Server:
         self.turns[variant.name] = turn
         return Prepared(variant.name, variant.activations, error, None, taken)
 
-    def sample(self, name: str) -> float:
+    def sample(self, name: str, clock: Callable[[], float]) -> float:
         """Seconds of a layer."""
         turn, expected = self.turns[name], self.seconds[name][1]
         if expected < SAMPLE:
             turn.run()  # wakes threads, and fills the caches with this library's last layers
         turns = max(1, round(SAMPLE / expected))
-        start = time.perf_counter()
+        start = clock()
         for _ in range(turns):
             turn.run()
-        return (time.perf_counter() - start) / turns / self.work.layers
+        return (clock() - start) / turns / self.work.layers
 
 
 def serve(connection: Connection, module: str, work: Work, threads: int) -> None:
@@ -78,8 +79,8 @@ def serve(connection: Connection, module: str, work: Work, threads: int) -> None
     with contextlib.suppress(EOFError):  # the bench has ended before us
         connection.send(None)
         while (request := connection.recv()) is not None:
-            method, argument = request
-            connection.send(getattr(server, method)(argument))
+            method, arguments = request
+            connection.send(getattr(server, method)(*arguments))
 
 
 class Worker:
@@ -96,11 +97,11 @@ class Worker:
     def prepare(self, rows: int) -> list[Prepared]:
         return self._ask("prepare", rows)
 
-    def sample(self, name: str) -> float:
-        return self._ask("sample", name)
+    def sample(self, name: str, clock: Callable[[], float]) -> float:
+        return self._ask("sample", name, clock)
 
-    def _ask(self, method: str, argument):
-        self._connection.send((method, argument))
+    def _ask(self, method: str, *arguments):
+        self._connection.send((method, arguments))
         return self._receive()
 
     def _receive(self):
