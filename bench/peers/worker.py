@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 from .work import Activations, Turn, Variant, Work
 
 LONGEST_TURN = 8.0  # seconds; of what is expected to take longer nothing is measured
+FEWER_ROWS = (1, 4)  # tried before more, to tell how long those take
 SAMPLE = 0.05  # seconds that a sample takes at least
 
 
@@ -32,15 +33,18 @@ class Server:
         self.work = work
         self.variants = list(importlib.import_module(f"{__package__}.{module}").variants(work, threads))
         self.turns: dict[str, Turn] = {}
-        self.seconds: dict[str, tuple[int, float]] = {}  # of the last turn: rows, seconds
+        self.turn_seconds: dict[str, float] = {}
+        self.seconds: dict[str, dict[int, float]] = {variant.name: {} for variant in self.variants}  # a turn, by rows
 
     def prepare(self, rows: int) -> list[Prepared]:
         self.turns.clear()
         return [self._prepare(variant, rows) for variant in self.variants]
 
     def _prepare(self, variant: Variant, rows: int) -> Prepared:
-        before, expected = self.seconds.get(variant.name, (rows, 0.0))
-        if expected * rows / before > LONGEST_TURN:
+        for fewer in FEWER_ROWS:
+            if fewer < rows and fewer not in self.seconds[variant.name]:
+                self._prepare(variant, fewer)
+        if self._expected(variant.name, rows) > LONGEST_TURN:
             return Prepared(variant.name, variant.activations, None, "slow")
         x = self.work.rows(rows)
         try:
@@ -48,19 +52,26 @@ class Server:
             turn.run()
             start = time.perf_counter()
             turn.run()
-            taken = time.perf_counter() - start
+            taken = self.seconds[variant.name][rows] = time.perf_counter() - start
         except Exception as error:  # of another library: any
             return Prepared(variant.name, variant.activations, None, f"{type(error).__name__}: {error}".split("\n")[0])
-        self.seconds[variant.name] = rows, taken
         error = self.work.error(turn, x)
         if not error <= variant.activations.tolerance:
             return Prepared(variant.name, variant.activations, error, "wrong")
-        self.turns[variant.name] = turn
+        self.turns[variant.name], self.turn_seconds[variant.name] = turn, taken
         return Prepared(variant.name, variant.activations, error, None, taken)
+
+    def _expected(self, name: str, rows: int) -> float:
+        """Seconds of a turn, on the line through the two largest numbers of rows that were tried; 0 before two were."""
+        points = sorted(self.seconds[name].items())[-2:]
+        if len(points) < 2:
+            return 0.0
+        (r0, s0), (r1, s1) = points
+        return s1 + (s1 - s0) / (r1 - r0) * (rows - r1)
 
     def sample(self, name: str, clock: Callable[[], float]) -> float:
         """Seconds of a layer."""
-        turn, expected = self.turns[name], self.seconds[name][1]
+        turn, expected = self.turns[name], self.turn_seconds[name]
         if expected < SAMPLE:
             turn.run()  # wakes threads, and fills the caches with this library's last layers
         turns = max(1, round(SAMPLE / expected))
