@@ -2,13 +2,13 @@
 
     .venv/bin/python bench/first_request.py [--quick] [--json]
 
-A linear of 384 by 1152 with gelu, one row of float32, and the kernel alone of that linear and of a weight-only one of
+A linear of 384 by 1152 with gelu, one row of float32, one thread, and the kernel alone of that linear and of a weight-only one of
 4096 by 6144 (int4_g32). Next to it, on the same linear, oneDNN (the primitive, and with the weights' reordering and the
 execution) and `torch.compile` (a request; its caches are inductor's); `./dev peers` installs both, and what is not
 installed is skipped. oneDNN keeps nothing on disk, so all its processes are cold.
 
 A cold and a warm figure are taken in a process of their own each, which has imported its library and bound the weights
-when the clock starts; `again` is a second layer of the same shape in that process, `later` the least of a hundred
+when the clock starts; `again` is a second layer of the same shape in that process, `later` the least of a thousand
 further calls. Figures are medians over the rounds, in microseconds. There is no goal here: `./dev bench cache` has one
 for a disk hit.
 """
@@ -23,6 +23,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+ONE_THREAD = {"CLIKART_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # a barrier's waits are not what is asked here
 FOLDER = Path(__file__).resolve().parent / "first_requests"
 ABSENT = 3  # a child's status where what it needs is not installed
 SHAPE = {"in": 384, "out": 1152}
@@ -43,7 +44,9 @@ class Absent(Exception):
 
 def child(script: str, work: dict, **environment: str) -> dict:
     command = [sys.executable, str(FOLDER / script), json.dumps(work)]
-    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env={**os.environ, **ONE_THREAD, **environment}, capture_output=True, text=True, check=False
+    )
     if done.returncode == ABSENT:
         raise Absent(done.stderr.strip())
     if done.returncode != 0:
