@@ -2,10 +2,10 @@
 
     .venv/bin/python bench/first_request.py [--quick] [--json]
 
-A linear of 384 by 1152 with gelu, one row of float32, one thread, and the kernel alone of that linear and of a weight-only one of
-4096 by 6144 (int4_g32). Next to it, on the same linear, oneDNN (the primitive, and with the weights' reordering and the
-execution) and `torch.compile` (a request; its caches are inductor's); `./dev peers` installs both, and what is not
-installed is skipped. oneDNN keeps nothing on disk, so all its processes are cold.
+A linear of 384 by 1152 with gelu, one row of float32 and one thread, and the kernel alone of that linear and of a
+weight-only one of 4096 by 6144 (int4_g32). Next to it, on the same linear, oneDNN (the primitive, and with the weights'
+reordering and the execution) and `torch.compile` (a request; its caches are inductor's); `./dev peers` installs both,
+and what is not installed is skipped. oneDNN keeps nothing on disk, so all its processes are cold.
 
 A cold and a warm figure are taken in a process of their own each, which has imported its library and bound the weights
 when the clock starts; `again` is a second layer of the same shape in that process, `later` the least of a thousand
