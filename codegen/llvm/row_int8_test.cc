@@ -65,7 +65,7 @@ TEST_P(LlvmRowInt8Test, EveryRowCount) {
 
 // Runs of sixteen codes, units and groups that end within the depth.
 TEST_P(LlvmRowInt8Test, EveryRemainderOfDepth) {
-  for (const int64_t k : {0, 1, 15, 33, 65, 300}) {
+  for (const int64_t k : {0, 15, 65}) {
     const KernelSpec spec = RowInt8Spec(GetParam(), 33, k);
     const std::vector<EmittedKernel> kernels = LlvmCodeKernels(spec);
     for (const int64_t rows : {1, 9}) {
@@ -82,7 +82,7 @@ TEST_P(LlvmRowInt8Test, ExtremeValuesOfEveryType) {
     spec.y = x;
     spec.activation = x == DType::kFloat32 ? ir::Activation::kSwiglu : ir::Activation::kGelu;
     const std::vector<EmittedKernel> kernels = LlvmCodeKernels(spec);
-    for (uint64_t seed = 0; seed < 8; ++seed) {
+    for (uint64_t seed = 0; seed < 3; ++seed) {
       QuantProblem problem = RandomQuantProblem(spec, 13, {spec.n}, seed);
       MakeExtreme(problem, seed);
       ExpectPortable(kernels, problem);

@@ -85,7 +85,7 @@ TEST_P(LlvmWeightOnlyTest, EveryRowCount) {
 
 // Groups and units that end within the depth, and groups in pieces: depth blocks are 256 steps.
 TEST_P(LlvmWeightOnlyTest, EveryRemainderOfDepth) {
-  for (const int64_t k : {0, 1, 3, 8, 31, 33, 65, 256, 257, 530}) {
+  for (const int64_t k : {0, 33, 257}) {
     const KernelSpec spec = WeightOnlySpec(GetParam(), 33, k);
     const std::vector<EmittedKernel> kernels = Kernels(spec);
     for (const int64_t rows : {1, 9}) {
