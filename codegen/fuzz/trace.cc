@@ -6,13 +6,14 @@
 #include <csignal>
 #include <cstdlib>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "clikart/ir/activation.h"
-#include "clikart/ir/code_layout.h"
+#include "panel_driver.h"
 #include "quant_testing.h"
 
 namespace clikart::codegen {
@@ -50,15 +51,28 @@ void RunStepped(const KernelImage& kernel, const TileArgs& args) {
   ClearTrapFlag();
 }
 
+// The same where codes are decoded: each register tile for one scheme. What another scheme adds is in a tile of each
+// form.
+std::vector<int64_t> RowCountsOfCodes(const ir::KernelSpec& spec, const Schedule& schedule) {
+  if (spec.x != ir::DType::kFloat32 || spec.scheme->bits != 4 || !spec.scheme->HasZeroPoint()) {
+    return {1, schedule.few_rows + 1};
+  }
+  std::vector<int64_t> all;
+  for (int64_t rows = 1; rows <= schedule.decoded_block; ++rows) all.push_back(rows);
+  std::set<int64_t> blocks;  // of widened panels, by their rows
+  for (int64_t rows = schedule.few_rows + 1; rows <= schedule.few_rows + schedule.row_block; ++rows) {
+    const int64_t count = (rows + schedule.row_block - 1) / schedule.row_block;
+    const bool larger = blocks.insert(RowsOfBlock(rows, count, 0)).second;
+    const bool smaller = blocks.insert(RowsOfBlock(rows, count, count - 1)).second;
+    if (larger || smaller) all.push_back(rows);
+  }
+  return all;
+}
+
 // Each register tile as the only one, and so many rows that weights are widened; what an activation, a table of
 // offsets or another type of x adds does not depend on the rows.
 std::vector<int64_t> RowCounts(const ir::KernelSpec& spec, const Schedule& schedule) {
-  if (spec.contraction == ir::Contraction::kWeightOnly && spec.x == ir::DType::kFloat32) {
-    std::vector<int64_t> all;
-    for (int64_t rows = 1; rows <= schedule.decoded_block; ++rows) all.push_back(rows);
-    for (int64_t more = 1; more <= schedule.row_block; ++more) all.push_back(schedule.few_rows + more);
-    return all;
-  }
+  if (spec.contraction == ir::Contraction::kWeightOnly) return RowCountsOfCodes(spec, schedule);
   if (spec.activation != ir::Activation::kNone || spec.access != ir::Access::kDense || spec.x != spec.w) {
     return {2};
   }
@@ -161,11 +175,7 @@ std::vector<Case> TraceCases(const Emitter& emitter, const Target& target) {
   for (const char* const scheme : {"int8", "int8_g5_asym", "int4_g8", "int4_g7_asym", "int4_g8_min", "int2_g5",
                                    "nf4_g8", "fp8_e4m3", "fp8_e5m2_g4", "mxfp4", "nvfp4"}) {
     for (const ir::InputOrder order : {ir::InputOrder::kNatural, ir::InputOrder::kSorted}) {
-      ir::KernelSpec spec = base;
-      spec.contraction = ir::Contraction::kWeightOnly;
-      spec.scheme = ir::QuantScheme::Parse(scheme).value();
-      spec.w = spec.scheme->CodeDType();
-      spec.interleave = ir::CodeInterleave(spec.contraction, *spec.scheme);
+      ir::KernelSpec spec = SchemeSpec(ir::Contraction::kWeightOnly, scheme, 55, base.k);
       spec.order = order;
       if (order != ir::InputOrder::kNatural) spec.x = ir::DType::kBFloat16;
       add(spec);

@@ -1,6 +1,5 @@
 #include "clikart/codegen/schedule.h"
 
-#include "clikart/ir/code_layout.h"
 #include "code_tile_driver.h"
 #include "gtest/gtest.h"
 #include "quant_testing.h"
@@ -59,13 +58,8 @@ TEST(Schedule, ScratchOfTheLargestTileOfWeightOnlyServesAll) {
       for (const int64_t depth : {0, 1, 700, 100'000}) {
         for (const RegisterTile& tile : {RegisterTile{.rows = 14, .panels = 2, .depth = 1, .decoded_rows = 12},
                                          RegisterTile{.rows = 6, .panels = 1, .depth = 1, .decoded_rows = 4}}) {
-          ir::KernelSpec spec;
-          spec.contraction = ir::Contraction::kWeightOnly;
-          spec.n = 1000;
-          spec.k = depth;
+          ir::KernelSpec spec = SchemeSpec(ir::Contraction::kWeightOnly, scheme, 1000, depth);
           spec.order = order;
-          spec.scheme = ir::QuantScheme::Parse(scheme).value();
-          spec.interleave = ir::CodeInterleave(spec.contraction, *spec.scheme);
           const Schedule schedule = MakeSchedule(spec, tile);
           int64_t before = 0;
           for (int64_t rows = 1; rows <= 80; ++rows) {

@@ -8,8 +8,6 @@
 #include <variant>
 #include <vector>
 
-#include "clikart/ir/code_layout.h"
-#include "code_driver.h"
 #include "kernel_testing.h"
 #include "quant_testing.h"
 #include "xbyak_emitter.h"
@@ -47,15 +45,8 @@ const char* const kSchemes[] = {"int8",
                                 "mxfp4",
                                 "nvfp4"};
 
-KernelSpec SchemeSpec(const std::string& scheme, int64_t n, int64_t k) {
-  KernelSpec spec;
-  spec.contraction = ir::Contraction::kWeightOnly;
-  spec.scheme = *ir::QuantScheme::Parse(scheme);
-  spec.n = n;
-  spec.k = k;
-  spec.w = spec.scheme->CodeDType();
-  spec.interleave = ir::CodeInterleave(spec.contraction, *spec.scheme);
-  return spec;
+KernelSpec SchemeSpec(const char* scheme, int64_t n, int64_t k) {
+  return codegen::SchemeSpec(ir::Contraction::kWeightOnly, scheme, n, k);
 }
 
 struct Tiles {
