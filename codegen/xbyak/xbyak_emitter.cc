@@ -162,7 +162,9 @@ void AssembleCodes(const Form& form, KernelCode& code, EmittedKernel& kernel) {
   entries[kEpilogueEntry] = code.Epilogue(spec, ir::ProgramOf(spec.activation));
   if (spec.order != ir::InputOrder::kNatural) entries[kGatherEntry] = code.Gather(spec.x);
   for (const MicroKind& kind : CodeMicroKinds(kernel.schedule)) {
-    entries[MicroEntry(kind)] = code.CodeMicro(format, kind);
+    const bool packed = kind.form == WeightForm::kPacked;
+    const int64_t widest = packed ? StreamedPanels(kernel.schedule, kind.rows) : kernel.schedule.panel_block;
+    entries[MicroEntry(kind)] = code.CodeMicro(format, kind, kind.panels >= widest);
   }
 }
 

@@ -20,8 +20,9 @@ constexpr int kUnroll = 4;
 
 }  // namespace
 
-int32_t KernelCode::CodeMicro(const CodeFormat& format, const MicroKind& kind) {
-  return kind.form == WeightForm::kPacked ? PackedCodeMicro(format, kind) : WidenedCodeMicro(format, kind);
+int32_t KernelCode::CodeMicro(const CodeFormat& format, const MicroKind& kind, bool unrolls) {
+  return kind.form == WeightForm::kPacked ? PackedCodeMicro(format, kind, unrolls)
+                                          : WidenedCodeMicro(format, kind, unrolls);
 }
 
 void KernelCode::TakePointers(CodeTile& tile) {
@@ -90,7 +91,7 @@ void KernelCode::AddGroup(const CodeTile& tile) {
   add(Argument(offsetof(CodeMicroArgs, sums)), tile.spare);
 }
 
-int32_t KernelCode::PackedCodeMicro(const CodeFormat& format, const MicroKind& kind) {
+int32_t KernelCode::PackedCodeMicro(const CodeFormat& format, const MicroKind& kind, bool widest) {
   const int32_t entry = Begin();
   const auto& [form, rows, panels] = kind;
   CodeTile tile(format, kind);
@@ -107,7 +108,7 @@ int32_t KernelCode::PackedCodeMicro(const CodeFormat& format, const MicroKind& k
   const int other = tile.first_value + kept;  // the one of the two that is not kept
   const int unit = format.unit();
   // With a row or two, decoding is what takes time: shifts are constants there.
-  const bool unrolls = unit == 1 || rows <= vectors() / 16;
+  const bool unrolls = widest && (unit == 1 || rows <= vectors() / 16);
   CodeDecoder decoder{.format = format,
                       .panels = panels,
                       .offsets = offsetof(CodeMicroArgs, offsets),
@@ -185,25 +186,22 @@ int32_t KernelCode::PackedCodeMicro(const CodeFormat& format, const MicroKind& k
     jge(units, T_NEAR);
     EndLoop(name, units_at, at_once * multiplies);
     L(rest);
-    if (unit == 1) {
-      Label single;
-      add(left, at_once);
-      jz(done, T_NEAR);
-      L(single);
-      step(0, 0, 0);
-      advance(format.unit_bytes(), 1);
-      dec(left);
-      jnz(single, T_NEAR);
-    } else if (!format.whole_units) {
-      add(left, at_once);
-      jz(done, T_NEAR);
-      decoder.position = -1;
-      shifted_steps(left);
-    }
+    add(left, at_once);
   } else {
-    const Address left_steps = qword[rdi + offsetof(CodeMicroArgs, left)];
     test(left, left);
-    jz(done, T_NEAR);
+  }
+  jz(done, T_NEAR);
+  if (unit == 1) {
+    Label single;
+    L(single);
+    const size_t single_at = getSize();
+    step(0, 0, 0);
+    advance(format.unit_bytes(), 1);
+    dec(left);
+    jnz(single, T_NEAR);
+    EndLoop(unrolls ? name + " remainder" : name, single_at, multiplies);
+  } else if (!unrolls) {
+    const Address left_steps = qword[rdi + offsetof(CodeMicroArgs, left)];
     mov(left_steps, left);
     L(units);
     prefetch();
@@ -217,6 +215,9 @@ int32_t KernelCode::PackedCodeMicro(const CodeFormat& format, const MicroKind& k
     shifted_steps(left);
     cmp(left_steps, 0);
     jg(units, T_NEAR);
+  } else if (!format.whole_units) {
+    decoder.position = -1;
+    shifted_steps(left);
   }
   L(done);
   AddGroup(tile);
@@ -226,7 +227,7 @@ int32_t KernelCode::PackedCodeMicro(const CodeFormat& format, const MicroKind& k
   return entry;
 }
 
-int32_t KernelCode::WidenedCodeMicro(const CodeFormat& format, const MicroKind& kind) {
+int32_t KernelCode::WidenedCodeMicro(const CodeFormat& format, const MicroKind& kind, bool unrolls) {
   const int32_t entry = Begin();
   const auto& [form, rows, panels] = kind;
   CodeTile tile(format, kind);
@@ -270,6 +271,8 @@ int32_t KernelCode::WidenedCodeMicro(const CodeFormat& format, const MicroKind& 
   const int64_t multiplies = int64_t{rows} * panels * halves();
 
   const Reg64 left = tile.spare;  // steps of the group, as long as one is under way
+  const std::string name = absl::StrCat("micro ", rows, "x", panels, " widened");
+
   Label group, begun, steps, rest, single, complete, store, done;
   LoadPointers(tile);
   cmp(qword[rdi + offsetof(CodeMicroArgs, resume)], 0);
@@ -280,24 +283,30 @@ int32_t KernelCode::WidenedCodeMicro(const CodeFormat& format, const MicroKind& 
   ClearSums(tile);
   L(begun);
   mov(left, Argument(offsetof(CodeMicroArgs, steps)));
-  sub(left, kUnroll);
-  jl(rest, T_NEAR);
-  align(32);
-  L(steps);
-  const size_t steps_at = getSize();
-  for (int k = 0; k < kUnroll; ++k) step(k);
-  advance(kUnroll);
-  sub(left, kUnroll);
-  jge(steps, T_NEAR);
-  EndLoop(absl::StrCat("micro ", rows, "x", panels, " widened"), steps_at, kUnroll * multiplies);
-  L(rest);
-  add(left, kUnroll);
+  if (unrolls) {
+    sub(left, kUnroll);
+    jl(rest, T_NEAR);
+    align(32);
+    L(steps);
+    const size_t steps_at = getSize();
+    for (int k = 0; k < kUnroll; ++k) step(k);
+    advance(kUnroll);
+    sub(left, kUnroll);
+    jge(steps, T_NEAR);
+    EndLoop(name, steps_at, kUnroll * multiplies);
+    L(rest);
+    add(left, kUnroll);
+  } else {
+    test(left, left);
+  }
   jz(complete, T_NEAR);
   L(single);
+  const size_t single_at = getSize();
   step(0);
   advance(1);
   dec(left);
   jnz(single, T_NEAR);
+  EndLoop(unrolls ? name + " remainder" : name, single_at, multiplies);
   L(complete);
   cmp(qword[rdi + offsetof(CodeMicroArgs, partial)], 0);
   jne(store, T_NEAR);

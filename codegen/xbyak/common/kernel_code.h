@@ -71,7 +71,8 @@ class KernelCode : public Assembler {
   int32_t QuantizeRows(const ir::KernelSpec& spec, const Schedule& schedule);
   int32_t Groups(const ir::KernelSpec& spec, const Schedule& schedule, CodeMultiply multiply, int rows, int panels);
   // Quantized weights (code_driver.h): a register kernel, a panel to floats, rows in another order.
-  int32_t CodeMicro(const CodeFormat& format, const MicroKind& kind);
+  // Without `unrolls` steps go one by one: for panels that are left beside register tiles.
+  int32_t CodeMicro(const CodeFormat& format, const MicroKind& kind, bool unrolls);
   int32_t WidenCodes(const CodeFormat& format);
   int32_t Gather(ir::DType x);
   // `program` stands for the spec's activation. It keeps to the first `vectors` registers (at least
@@ -216,8 +217,8 @@ class KernelCode : public Assembler {
   void ClearSums(const CodeTile& tile);
   // acc = fma(t, scale, acc), and the same with sums of inputs and minimums.
   void AddGroup(const CodeTile& tile);
-  int32_t PackedCodeMicro(const CodeFormat& format, const MicroKind& kind);
-  int32_t WidenedCodeMicro(const CodeFormat& format, const MicroKind& kind);
+  int32_t PackedCodeMicro(const CodeFormat& format, const MicroKind& kind, bool unrolls);
+  int32_t WidenedCodeMicro(const CodeFormat& format, const MicroKind& kind, bool unrolls);
 
   // Vectors of one step of a panel.
   int halves() const { return static_cast<int>(ir::kPanelLanes) / lanes_; }
