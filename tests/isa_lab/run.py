@@ -23,8 +23,14 @@ Set it to a command that runs a program on the CPU {{cpu}} (skx, icl, spr, gnr, 
 docs/isa-lab.md says what else the command may hold."""
 
 # Tests of what is compiled rather than generated run natively, LLVM's kernels use nothing that is not there natively,
-# and random specs are the fuzzer's; emulated all these only take long.
-KERNEL_TESTS = "-Fuzz.*:*Portable*:*Llvm*:*RandomSpecs*:SameBits.*"
+# and random specs are the fuzzer's; emulated all these only take long. Of the many schemes of quantized weights the
+# tests with the most telling values run, and those of matrix tiles.
+KERNEL_TESTS = (
+    "-Fuzz.*:*Portable*:*Llvm*:*RandomSpecs*:SameBits.*"
+    ":*/WeightOnlyTest.Every*:*/WeightOnlyTest.DepthBlocks*:*/WeightOnlyTest.ActOrder*"
+    ":*/RowInt8Test.Every*:*/RowInt8Test.Types*:*/RowInt8Test.ActOrder*:*/RowInt8Test.Rows*:*/RowInt8Test.Gated*"
+    ":*/RowInt8Test.Follows*:*/RowInt8Test.Within*"
+)
 JOB_SECONDS = 1800
 
 
@@ -51,7 +57,7 @@ CPUS = [
         "Sapphire Rapids",
         KERNEL_TESTS,
     ),
-    Cpu("gnr", "spr", "amx_fp16", "amx", frozenset({"AMX-FP16"}), "Granite Rapids", "*AmxTest*"),
+    Cpu("gnr", "spr", "amx_fp16", "amx", frozenset({"AMX-FP16"}), "Granite Rapids", "Products/AmxTest*"),
     Cpu("icl", "icl", "", "avx512_vnni", frozenset({"AVX512-VNNI"}), "Ice Lake", KERNEL_TESTS),
     Cpu(
         "skx",

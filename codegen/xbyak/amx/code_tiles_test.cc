@@ -26,10 +26,8 @@ using ir::InputOrder;
 using ir::KernelSpec;
 using Edge = GuardedBuffer::Edge;
 
-const char* const kSchemes[] = {"int8",           "int8_g32_asym", "int8_g64_min_f32", "int4_g32",
-                                "int4_g64_asym",  "int4_g32_min",  "int4_asym_bf16",   "int2_g32",
-                                "int2_g96_asym",  "fp4_g32_bf16",  "fp8_e4m3_g32",     "fp8_e5m2",
-                                "fp8_e4m3_g1024", "mxfp4"};
+// Each width of codes and each form of a group's end, in few schemes: an emulator runs these.
+const char* const kSchemes[] = {"int8", "int4_g64_asym", "int4_g32_min", "int2_g96_asym", "fp8_e4m3_g1024", "mxfp4"};
 
 KernelSpec Spec(const std::string& scheme, int64_t n, int64_t k) {
   KernelSpec spec = SchemeSpec(ir::Contraction::kWeightOnly, scheme, n, k);
@@ -94,7 +92,7 @@ TEST_P(WeightOnlyAmxTest, RowCounts) {
 }
 
 TEST_P(WeightOnlyAmxTest, EveryRemainderOfDepth) {
-  for (int64_t k = 0; k <= 68; ++k) {
+  for (int64_t k = 0; k <= 68; k += k < 4 ? 1 : 7) {
     CheckBits(Spec(GetParam(), 19, k), {k % 2 == 0 ? 3 : 35}, static_cast<uint64_t>(k));
     if (HasFatalFailure()) return;
   }
