@@ -220,18 +220,11 @@ class Call {
     }
   }
 
-  // A panel that is complete in this order: its lanes of other orders come from their own contractions.
   void Finish(int64_t order, int64_t panel, const std::byte* c) const {
-    if (orders_.one()) return CallEpilogue(panel, c);
-    const uint32_t lanes = orders_.Lanes(order, panel);
-    if (lanes == orders_.Lanes(panel)) return CallEpilogue(panel, c);
     std::byte* const merged = Scratch(scratch_.merged_at() + panel * scratch_.accumulator_stride());
-    MergeLanes(lanes, args_.rows, c, merged);
-    if (orders_.LanesOfLater(order, panel) == 0) CallEpilogue(panel, merged);
-  }
-
-  void CallEpilogue(int64_t panel, const std::byte* c) const {
-    EpilogueArgs epilogue = EpilogueOf(kernel_, args_, panel, c, nullptr);
+    const std::byte* const complete = orders_.Complete(order, panel, args_.rows, c, merged);
+    if (complete == nullptr) return;
+    EpilogueArgs epilogue = EpilogueOf(kernel_, args_, panel, complete, nullptr);
     Enter(kEpilogueEntry, epilogue);
   }
 

@@ -6,6 +6,19 @@
 #include "panel_driver.h"
 
 namespace clikart::codegen {
+namespace {
+
+// Copies these lanes of so many rows of a panel's accumulators.
+void MergeLanes(uint32_t lanes, int64_t rows, const std::byte* from, std::byte* to) {
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t lane = 0; lane < ir::kPanelLanes; ++lane) {
+      const int64_t at = row * kAccumulatorRow + lane * static_cast<int64_t>(sizeof(float));
+      if ((lanes >> lane & 1) != 0) std::memcpy(to + at, from + at, sizeof(float));
+    }
+  }
+}
+
+}  // namespace
 
 ColumnOrders::ColumnOrders(const ir::KernelSpec& spec, const TileArgs& args)
     : layout_(ir::LayoutOf(spec)), first_panel_(args.first_panel) {
@@ -15,11 +28,8 @@ ColumnOrders::ColumnOrders(const ir::KernelSpec& spec, const TileArgs& args)
   }
   int64_t begin = 0;
   for (const ColumnOrder& order : args.codes->orders) {
-    const auto equals = [&](const Rows& other) {
-      const auto bytes = static_cast<size_t>(spec.k) * sizeof(int32_t);
-      return other.columns == order.columns || std::memcmp(other.columns, order.columns, bytes) == 0;
-    };
-    const auto same = std::find_if(all_.begin(), all_.end(), equals);
+    const auto same =
+        std::find_if(all_.begin(), all_.end(), [&](const Rows& other) { return other.columns == order.columns; });
     const int64_t first = same == all_.end() ? count() : same - all_.begin();
     all_.push_back({order.columns, begin, begin + order.rows, first});
     begin += order.rows;
@@ -62,13 +72,13 @@ int64_t ColumnOrders::Width(int64_t order, int64_t panel, int64_t panels, int64_
   return width;
 }
 
-void MergeLanes(uint32_t lanes, int64_t rows, const std::byte* from, std::byte* to) {
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t lane = 0; lane < ir::kPanelLanes; ++lane) {
-      const int64_t at = row * kAccumulatorRow + lane * static_cast<int64_t>(sizeof(float));
-      if ((lanes >> lane & 1) != 0) std::memcpy(to + at, from + at, sizeof(float));
-    }
-  }
+const std::byte* ColumnOrders::Complete(int64_t order, int64_t panel, int64_t rows, const std::byte* c,
+                                        std::byte* merged) const {
+  if (one_) return c;
+  const uint32_t lanes = Lanes(order, panel);
+  if (lanes == Lanes(panel)) return c;
+  MergeLanes(lanes, rows, c, merged);
+  return LanesOfLater(order, panel) == 0 ? merged : nullptr;
 }
 
 }  // namespace clikart::codegen

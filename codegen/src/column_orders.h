@@ -11,7 +11,7 @@
 
 namespace clikart::codegen {
 
-// Rows of equal orders are contracted together. Panels are counted from the tile's first one.
+// Rows of one order's table are contracted together. Panels are counted from the tile's first one.
 class ColumnOrders {
  public:
   ColumnOrders(const ir::KernelSpec& spec, const TileArgs& args);
@@ -29,11 +29,15 @@ class ColumnOrders {
   // As many panels from `panel` on, of `panels`, as sum in that order, up to `most`: a power of two, or 0.
   int64_t Width(int64_t order, int64_t panel, int64_t panels, int64_t most) const;
 
+  // The accumulators of a panel that is contracted in this order, once all its lanes have theirs: `c`, or `merged`
+  // where it has lanes of other orders, each of which takes its own. Null: another order's are missing.
+  const std::byte* Complete(int64_t order, int64_t panel, int64_t rows, const std::byte* c, std::byte* merged) const;
+
  private:
   struct Rows {
     const int32_t* columns;
     int64_t begin, end;  // weight rows
-    int64_t first;       // the first of the orders that equal this one
+    int64_t first;       // the first of the orders with this table
   };
 
   const Rows& At(int64_t order) const { return all_[static_cast<size_t>(order)]; }
@@ -45,8 +49,5 @@ class ColumnOrders {
   absl::InlinedVector<Rows, 8> all_;
   bool one_ = true;
 };
-
-// Copies these lanes of so many rows of a panel's accumulators.
-void MergeLanes(uint32_t lanes, int64_t rows, const std::byte* from, std::byte* to);
 
 }  // namespace clikart::codegen

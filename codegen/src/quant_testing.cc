@@ -502,7 +502,10 @@ std::vector<float> RunQuant(const QuantProblem& problem, const QuantLaunch& laun
   codes.lane_scales = keep(Guarded(packed.lane_scales, edge))->as<float>();
   std::vector<ColumnOrder> orders;
   for (size_t i = 0; i < problem.parts.size() && spec.order != ir::InputOrder::kNatural; ++i) {
-    orders.push_back({keep(Guarded(packed.columns[i], edge))->as<int32_t>(), problem.parts[i].rows});
+    const auto same = std::find(packed.columns.begin(), packed.columns.begin() + static_cast<ptrdiff_t>(i), packed.columns[i]);
+    const auto first = static_cast<size_t>(same - packed.columns.begin());
+    orders.push_back({first < i ? orders[first].columns : keep(Guarded(packed.columns[i], edge))->as<int32_t>(),
+                      problem.parts[i].rows});
   }
   codes.orders = orders;
   IntegerQuant integer;

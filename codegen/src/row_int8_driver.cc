@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "column_orders.h"
 #include "tile_scratch.h"
 
 namespace clikart::codegen {
@@ -36,17 +37,13 @@ class Tile {
         layout_(ir::CodeLayoutOf(kernel.spec)),
         scratch_(kernel.spec, kernel.schedule, args.rows, args.panels),
         panel_bytes_(layout_.PanelBytes()),
-        accumulator_stride_(args.rows * kAccumulatorRow) {}
+        accumulator_stride_(args.rows * kAccumulatorRow),
+        orders_(kernel.spec, args) {}
 
   void Run() const {
-    const std::span<const ColumnOrder> orders = args_.codes->orders;
-    const auto other = [&](const ColumnOrder& order) { return order.columns != orders.front().columns; };
-    if (kernel_.spec.order == ir::InputOrder::kNatural || std::none_of(orders.begin(), orders.end(), other)) {
-      Quantize(kernel_.spec.order == ir::InputOrder::kNatural ? nullptr : orders.front().columns);
-      Multiply(0, args_.panels, [&](int64_t panel, std::byte* c) { Finish(panel, c); });
-      return;
+    for (int64_t order = 0; order < orders_.count(); ++order) {
+      if (orders_.IsNew(order)) RunOrder(order);
     }
-    RunOrders(orders);
   }
 
  private:
@@ -57,46 +54,19 @@ class Tile {
 
   std::byte* Scratch(int64_t at) const { return args_.scratch + at; }
 
-  // A tile's panels may be of several orders, and so may the lanes of a panel: it is multiplied once for each of its
-  // orders, and each lane takes its own.
-  void RunOrders(std::span<const ColumnOrder> orders) const {
-    int64_t begin = 0;
-    for (const ColumnOrder& order : orders) {
-      const int64_t end = begin + order.rows;
-      bool quantized = false;
-      for (int64_t panel = 0; panel < args_.panels;) {
-        const int64_t first = panel;
-        while (panel < args_.panels && LanesOf(panel, begin, end) != 0) ++panel;
-        if (panel == first) {
-          ++panel;
-          continue;
-        }
-        if (!quantized) Quantize(order.columns);
-        quantized = true;
-        Multiply(first, panel, [&](int64_t at, const std::byte* c) { Keep(at, LanesOf(at, begin, end), c); });
+  // The runs of panels that have lanes of that order.
+  void RunOrder(int64_t order) const {
+    bool quantized = false;
+    for (int64_t panel = 0; panel < args_.panels;) {
+      const int64_t first = panel;
+      while (panel < args_.panels && orders_.Width(order, panel, args_.panels, 1) != 0) ++panel;
+      if (panel == first) {
+        ++panel;
+        continue;
       }
-      begin = end;
-    }
-    for (int64_t panel = 0; panel < args_.panels; ++panel) Finish(panel, Kept(panel));
-  }
-
-  // Lanes of a panel whose weight rows are in [begin, end), as bits.
-  unsigned LanesOf(int64_t panel, int64_t begin, int64_t end) const {
-    unsigned lanes = 0;
-    for (int64_t lane = 0; lane < ir::kPanelLanes; ++lane) {
-      const int64_t row = layout_.panels.RowOf(args_.first_panel + panel, lane);
-      if (row >= begin && row < end) lanes |= 1u << lane;
-    }
-    return lanes;
-  }
-
-  std::byte* Kept(int64_t panel) const { return Scratch(scratch_.kept_at() + panel * accumulator_stride_); }
-
-  void Keep(int64_t panel, unsigned lanes, const std::byte* c) const {
-    const auto* from = reinterpret_cast<const float*>(c);
-    auto* to = reinterpret_cast<float*>(Kept(panel));
-    for (int64_t i = 0; i < args_.rows * ir::kPanelLanes; ++i) {
-      if ((lanes >> i % ir::kPanelLanes & 1) != 0) to[i] = from[i];
+      if (!quantized) Quantize(orders_.columns(order));
+      quantized = true;
+      Multiply(first, panel, [&](int64_t at, const std::byte* c) { Finish(order, at, c); });
     }
   }
 
@@ -176,8 +146,11 @@ class Tile {
     }
   }
 
-  void Finish(int64_t panel, std::byte* c) const {
-    EpilogueArgs epilogue = EpilogueOf(kernel_, args_, panel, c, nullptr);
+  void Finish(int64_t order, int64_t panel, const std::byte* c) const {
+    std::byte* const merged = Scratch(scratch_.merged_at() + panel * accumulator_stride_);
+    const std::byte* const complete = orders_.Complete(order, panel, args_.rows, c, merged);
+    if (complete == nullptr) return;
+    EpilogueArgs epilogue = EpilogueOf(kernel_, args_, panel, complete, nullptr);
     Call(kEpilogueEntry, epilogue);
   }
 
@@ -187,6 +160,7 @@ class Tile {
   const RowInt8Scratch scratch_;
   const int64_t panel_bytes_;
   const int64_t accumulator_stride_;
+  const ColumnOrders orders_;
 };
 
 }  // namespace
@@ -213,8 +187,8 @@ RowInt8Scratch::RowInt8Scratch(const ir::KernelSpec& spec, const Schedule& sched
   const bool ordered = spec.order != ir::InputOrder::kNatural;
   const int64_t row_bytes = ordered ? RoundUp(spec.k * int64_t{sizeof(float)}, kLine) : 0;
   ordered_at_ = staged_at_ + (spec.x == ir::DType::kFloat32 ? 0 : row_bytes);
-  kept_at_ = ordered_at_ + row_bytes;
-  bytes_ = kept_at_ + (ordered ? panels * rows * kAccumulatorRow : 0);
+  merged_at_ = ordered_at_ + row_bytes;
+  bytes_ = merged_at_ + (ordered ? panels * rows * kAccumulatorRow : 0);
 }
 
 Schedule MakeRowInt8Schedule(const ir::KernelSpec& spec, const RegisterTile& tile) {

@@ -102,7 +102,7 @@ class RowInt8Scratch {
   // Where inputs are put into another order: a row as f32 before and after, and the outputs of all panels.
   int64_t staged_at() const { return staged_at_; }
   int64_t ordered_at() const { return ordered_at_; }
-  int64_t kept_at() const { return kept_at_; }
+  int64_t merged_at() const { return merged_at_; }
   int64_t bytes() const { return bytes_; }
 
  private:
@@ -113,7 +113,7 @@ class RowInt8Scratch {
   int64_t accumulators_at_;
   int64_t staged_at_;
   int64_t ordered_at_;
-  int64_t kept_at_;
+  int64_t merged_at_;
   int64_t bytes_;
 };
 

@@ -68,9 +68,9 @@ CodeStore::CodeStore(const ir::KernelSpec& spec, std::vector<CodePart> parts)
   const bool ordered = spec.order != ir::InputOrder::kNatural;
   for (CodePart& part : parts_) {
     if (ordered && part.order.columns.empty()) part.order.columns = AsTheyCome(depth_);
-    part.rows.columns = ordered ? part.order.columns.data() : nullptr;
+    part.rows.columns = ordered ? TableOf(part) : nullptr;
     rows_.push_back(part.rows);
-    if (ordered) orders_.push_back({part.order.columns.data(), part.rows.rows});
+    if (ordered) orders_.push_back({part.rows.columns, part.rows.rows});
   }
   if (spec.order == ir::InputOrder::kUneven) group_begins_ = parts_[0].order.begins;
   layout_ = ir::CodeLayoutOf(spec, group_begins_);
@@ -84,6 +84,14 @@ CodeStore::CodeStore(const ir::KernelSpec& spec, std::vector<CodePart> parts)
     }
   }
   args_ = {.orders = orders_, .group_begins = group_begins_, .lane_scales = lane_scales_.data()};
+}
+
+const int32_t* CodeStore::TableOf(CodePart& part) {
+  const CodePart& first = *std::find_if(parts_.begin(), parts_.end(), [&](const CodePart& other) {
+    return other.order.columns == part.order.columns;
+  });
+  if (&first != &part) part.order.columns = {};
+  return first.order.columns.data();
 }
 
 const CodePart& CodeStore::PartOf(int64_t row, int64_t& begin) const {

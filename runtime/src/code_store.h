@@ -57,6 +57,8 @@ class CodeStore {
   // The part that has that weight row, and where its rows begin.
   const CodePart& PartOf(int64_t row, int64_t& begin) const;
   void KeepRowEnds();
+  // That of the first part with the same order: kernels tell orders by their tables. The part's own goes.
+  const int32_t* TableOf(CodePart& part);
 
   const ir::QuantScheme scheme_;
   const int64_t depth_;

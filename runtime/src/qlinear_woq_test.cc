@@ -3,6 +3,7 @@
 
 #include "clikart/nn.h"
 #include "clikart/runtime.h"
+#include "code_store.h"
 #include "gmock/gmock.h"
 #include "layer_testing.h"
 
@@ -114,6 +115,29 @@ TEST(QLinearWoQ, WeightsReadBackBitForBit) {
       }
     }
   }
+}
+
+// Inputs are put into an order once for all the parts that have it: q, k and v of one checkpoint.
+TEST(CodeStore, EqualOrdersShareATable) {
+  ir::KernelSpec spec;
+  spec.contraction = ir::Contraction::kWeightOnly;
+  spec.n = 4;
+  spec.k = 4;
+  spec.scheme = Scheme("int8_g2");
+  spec.interleave = 1;
+  spec.order = ir::InputOrder::kSorted;
+  const auto part = [&](const std::vector<int32_t>& g_idx) {
+    CodePart one;
+    one.rows.rows = 1;
+    one.order = GroupOrderOf(*spec.scheme, spec.k, reinterpret_cast<const std::byte*>(g_idx.data()));
+    return one;
+  };
+  const CodeStore store(spec, {part({1, 0, 1, 0}), part({0, 1, 1, 0}), part({1, 0, 1, 0}), part({0, 0, 1, 1})});
+  const auto orders = store.args().orders;
+  EXPECT_EQ(orders[0].columns, orders[2].columns);
+  EXPECT_NE(orders[0].columns, orders[1].columns);
+  EXPECT_EQ(std::vector<int32_t>(orders[2].columns, orders[2].columns + 4), (std::vector<int32_t>{1, 3, 0, 2}));
+  EXPECT_EQ(std::vector<int32_t>(orders[3].columns, orders[3].columns + 4), (std::vector<int32_t>{0, 1, 2, 3}));
 }
 
 TEST(QLinearWoQGroup, OrdersThatDoNotFitServeSideBySide) {

@@ -22,7 +22,9 @@ struct ColumnOrder {
 
 // Quantized weights: what their packed panels (ir::CodeLayout) leave out.
 struct CodeArgs {
-  std::span<const ColumnOrder> orders;      // over all weight rows; empty where inputs are summed as they come
+  // Over all weight rows; empty where inputs are summed as they come. Rows whose orders are equal are contracted
+  // together where they have one table.
+  std::span<const ColumnOrder> orders;
   std::span<const int64_t> group_begins;    // ir::CodeLayout's, where groups are uneven
   const float* lane_scales = nullptr;       // of a second level (nvfp4), by panel and lane; 1 where a lane has no row
 };
