@@ -21,7 +21,7 @@ except ImportError as error:
 
 _core.refuse_subinterpreter()
 
-from . import checkpoints, kernels, nn
+from . import kernels, nn
 from ._core import (
     ClikaRTError,
     Tensor,
@@ -83,3 +83,16 @@ __all__ = [
     "uint8",
     "warmup",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """`checkpoints` is imported when it is first asked for: serving a model does not need its readers."""
+    if name != "checkpoints":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return importlib.import_module(".checkpoints", __name__)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "checkpoints"})

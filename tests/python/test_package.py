@@ -36,6 +36,15 @@ def test_import_brings_no_optional_package():
     assert run(script).stdout.strip() == "set()"
 
 
+def test_readers_of_checkpoints_are_imported_when_asked_for():
+    script = (
+        "import sys, clika_runtime; print('clika_runtime.checkpoints' in sys.modules, end=' ');"
+        "print('checkpoints' in dir(clika_runtime), hasattr(clika_runtime, 'nothing'), end=' ');"
+        "print(clika_runtime.checkpoints.load_linear.__name__)"
+    )
+    assert run(script).stdout.split() == ["False", "True", "False", "load_linear"]
+
+
 def test_without_numpy_the_remedy_is_named():
     done = run("import sys; sys.modules['numpy'] = None; import clika_runtime")
     assert "ImportError: clika_runtime needs NumPy (pip install numpy)" in done.stderr
