@@ -70,6 +70,7 @@ void Measure(const Context& context, const codegen::Emitter& emitter, const std:
   auto cache = make();
   if (!cache->GetOrCompile(SpecNumber(0)).ok()) return;  // this machine or build lacks what it needs
   cache->Clear();
+  cache->Flush(std::chrono::minutes(1));  // else its file may come while the folder goes
   std::filesystem::remove_all(folder);
   Add(context, name + ": generated", Ask(*cache).first);
   cache->Flush(std::chrono::minutes(1));
