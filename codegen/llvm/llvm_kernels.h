@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "kernel_testing.h"
 #include "llvm_emitter.h"
+#include "quant_testing.h"
 
 namespace clikart::codegen {
 
@@ -38,6 +39,20 @@ inline std::vector<EmittedKernel> LlvmCodeKernels(const ir::KernelSpec& spec) {
                             Target{{Feature::kSse42, Feature::kAvx2, Feature::kAvx512}},
                             TargetOf(IsaLevel::kAvx512Vnni)};
   return LlvmKernels(spec, targets);
+}
+
+// In one tile and in smaller ones, with memory ending where the data ends and beginning where it begins.
+inline void ExpectPortableBits(const std::vector<EmittedKernel>& kernels, const QuantProblem& problem) {
+  const std::vector<float> wanted = RunQuant(problem);
+  for (const EmittedKernel& kernel : kernels) {
+    for (const GuardedBuffer::Edge edge : {GuardedBuffer::Edge::kEnd, GuardedBuffer::Edge::kStart}) {
+      QuantLaunch run{.kernel = &kernel, .edge = edge};
+      if (edge == GuardedBuffer::Edge::kStart) run.tile_rows = 23, run.tile_panels = 3;
+      const std::vector<float> got = RunQuant(problem, run);
+      ASSERT_EQ(FirstDifference(ir::DType::kFloat32, std::as_bytes(std::span(got)), std::as_bytes(std::span(wanted))), -1)
+          << Name(kernel.isa) << ", " << problem.rows << " rows of " << problem.spec.ToString();
+    }
+  }
 }
 
 }  // namespace clikart::codegen

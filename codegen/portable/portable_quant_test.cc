@@ -50,15 +50,9 @@ QuantProblem OneHot(const ir::KernelSpec& spec, QuantPart part) {
   return problem;
 }
 
-const char* const kSchemes[] = {"int8",    "int8_g32",      "int8_g5_asym",      "int8_asym_bf16",
-                                "int4",    "int4_g32_f32",  "int4_g16_asym",     "int4_g7_asym_f32",
-                                "nf4_g8",  "fp4_g16_bf16",  "fp8_e4m3",          "fp8_e5m2_g12",
-                                "mxfp4",   "nvfp4",         "fp8_e4m3_g16_e8m0", "int4_g32_min",
-                                "int2_g8", "int2_g12_asym", "int8_g16_min_f32"};
-
 TEST(PortableWeightOnlyTest, C025_EverySchemeFollowsRule3AndStaysInItsBuffers) {
   uint64_t seed = 0;
-  for (const char* scheme : kSchemes) {
+  for (const char* scheme : kWeightOnlySchemes) {
     for (int64_t k : {0, 1, 3, 5, 9, 17, 31, 40, 150}) {
       for (DType x : {DType::kFloat32, DType::kBFloat16}) {
         ir::KernelSpec spec = SchemeSpec(scheme, 22, k);
@@ -72,7 +66,7 @@ TEST(PortableWeightOnlyTest, C025_EverySchemeFollowsRule3AndStaysInItsBuffers) {
 }
 
 TEST(PortableWeightOnlyTest, WithinTheBoundOfTheDoubleReference) {
-  for (const char* scheme : kSchemes) {
+  for (const char* scheme : kWeightOnlySchemes) {
     const ir::KernelSpec spec = SchemeSpec(scheme, 19, 144);
     const QuantProblem problem = RandomQuantProblem(spec, 3, {19}, 7);
     const std::vector<float> y = RunQuant(problem);

@@ -22,29 +22,6 @@ using ir::InputOrder;
 using ir::KernelSpec;
 using Edge = GuardedBuffer::Edge;
 
-const char* const kSchemes[] = {"int8",
-                                "int8_g32",
-                                "int8_g5_asym",
-                                "int8_asym_bf16",
-                                "int8_g16_min_f32",
-                                "int4",
-                                "int4_g32_f32",
-                                "int4_g128_asym",
-                                "int4_g7_asym_f32",
-                                "int4_g32_min",
-                                "int2",
-                                "int2_g8",
-                                "int2_g12_asym",
-                                "int2_g32_asym",
-                                "nf4_g8",
-                                "nf4_g64",
-                                "fp4_g16_bf16",
-                                "fp8_e4m3",
-                                "fp8_e5m2_g12",
-                                "fp8_e4m3_g16_e8m0",
-                                "mxfp4",
-                                "nvfp4"};
-
 KernelSpec SchemeSpec(const char* scheme, int64_t n, int64_t k) {
   return codegen::SchemeSpec(ir::Contraction::kWeightOnly, scheme, n, k);
 }
@@ -73,7 +50,7 @@ void ExpectSameBits(const KernelSpec& spec, int64_t rows, uint64_t seed, Tiles t
 }
 
 class WeightOnlyTest : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Schemes, WeightOnlyTest, ::testing::ValuesIn(kSchemes),
+INSTANTIATE_TEST_SUITE_P(Schemes, WeightOnlyTest, ::testing::ValuesIn(kWeightOnlySchemes),
                          [](const auto& scheme) { return std::string(scheme.param); });
 
 TEST_P(WeightOnlyTest, EveryRowCount) {
