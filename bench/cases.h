@@ -21,6 +21,8 @@ void MeasureInteger(const Context& context);
 void MeasureRowInt8(const Context& context);
 // QLinearWoQ with float inputs against the read bandwidth and a Linear.
 void MeasureCodes(const Context& context);
+// Quantizing a Linear: the time of a weight by scheme and search.
+void MeasureQuantize(const Context& context);
 // A depthwise convolution against the fma peak.
 void MeasureDepthwise(const Context& context);
 // Activations over the bare kernel.

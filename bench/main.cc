@@ -18,9 +18,16 @@ struct Subject {
 };
 
 constexpr Subject kSubjects[] = {
-    {"throughput", &MeasureThroughput}, {"integer", &MeasureInteger},       {"codes", &MeasureCodes},
-    {"row_int8", &MeasureRowInt8},      {"depthwise", &MeasureDepthwise},   {"epilogues", &MeasureEpilogues},
-    {"overhead", &MeasureCallOverhead}, {"emission", &MeasureEmission},     {"cache", &MeasureCache},
+    {"throughput", &MeasureThroughput},
+    {"integer", &MeasureInteger},
+    {"codes", &MeasureCodes},
+    {"row_int8", &MeasureRowInt8},
+    {"quantize", &MeasureQuantize},
+    {"depthwise", &MeasureDepthwise},
+    {"epilogues", &MeasureEpilogues},
+    {"overhead", &MeasureCallOverhead},
+    {"emission", &MeasureEmission},
+    {"cache", &MeasureCache},
     {"llvm", &MeasureLlvm},
 };
 
