@@ -17,8 +17,8 @@ if(CLIKART_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CLIKART_CCACHE})
 endif()
 
-# One baseline for every file: an ISA above it exists only in generated code. Results are defined to
-# the bit, so the compiler may not contract a multiply and an add on its own.
+# One baseline for every file: an ISA above it exists only in generated code and in functions that are chosen by
+# CPUID. Results are defined to the bit, so the compiler may not contract a multiply and an add on its own.
 add_library(clikart_options INTERFACE)
 target_compile_options(clikart_options INTERFACE -Wall -Wextra -Wshadow -Werror -ffp-contract=off)
 if(CLIKART_SANITIZE)

@@ -11,8 +11,7 @@
 #include "clikart/nn.h"
 #include "layer_body.h"
 #include "parallel.h"
-#include "quantize_group.h"
-#include "quantize_scales.h"
+#include "quantize_rows.h"
 #include "status_macros.h"
 #include "tensor_copy.h"
 #include "text.h"
@@ -107,21 +106,23 @@ class CodeWriter {
     return writer;
   }
 
-  void WriteGroup(int64_t row, int64_t group, const GroupGrid& grid) {
+  void WriteGroup(int64_t row, int64_t group, const GroupCodes& written) {
     const int64_t at = row * groups_ + group;
-    const auto size = static_cast<int64_t>(ir::SizeOf(scheme_.ScaleDType()));
-    std::memcpy(scales_ + at * size, &grid.scale_bits, static_cast<size_t>(size));  // little endian
-    if (minimums_ != nullptr) std::memcpy(minimums_ + at * size, &grid.minimum_bits, static_cast<size_t>(size));
-    if (zero_points_ != nullptr) zero_points_[at] = static_cast<std::byte>(grid.zero);
+    WriteScale(scales_, at, written.scale);
+    if (minimums_ != nullptr) WriteScale(minimums_, at, written.minimum);
+    if (zero_points_ != nullptr) zero_points_[at] = std::byte{written.zero};
   }
 
   // `codes`: one a byte, as many as inputs. In memory the first lies in the lowest bits.
-  void WriteCodes(int64_t row, std::span<const uint8_t> codes) {
+  void WriteCodes(int64_t row, const uint8_t* codes) {
     std::byte* const out = codes_ + row * row_bytes_;
-    std::fill_n(out, row_bytes_, std::byte{0});
-    for (size_t i = 0; i < codes.size(); ++i) {
-      const size_t bit = i * static_cast<size_t>(scheme_.bits);
-      out[bit / 8] |= static_cast<std::byte>(codes[i] << bit % 8);
+    switch (scheme_.bits) {
+      case 2:
+        return Pack<2>(codes, depth_, out);
+      case 4:
+        return Pack<4>(codes, depth_, out);
+      default:
+        return Pack<8>(codes, depth_, out);
     }
   }
 
@@ -129,9 +130,32 @@ class CodeWriter {
 
  private:
   CodeWriter(const QuantScheme& scheme, int64_t depth)
-      : scheme_(scheme), groups_(scheme.GroupCount(depth)), row_bytes_(scheme.CodeBytes(depth)) {}
+      : scheme_(scheme),
+        format_(scheme.scale_type),
+        depth_(depth),
+        groups_(scheme.GroupCount(depth)),
+        row_bytes_(scheme.CodeBytes(depth)) {}
+
+  void WriteScale(std::byte* to, int64_t at, double value) {
+    const auto size = static_cast<int64_t>(ir::SizeOf(scheme_.ScaleDType()));
+    const uint32_t bits = format_.BitsOf(value);
+    std::memcpy(to + at * size, &bits, static_cast<size_t>(size));  // little endian
+  }
+
+  template <int kBits>
+  static void Pack(const uint8_t* codes, int64_t count, std::byte* out) {
+    constexpr int kPerByte = 8 / kBits;
+    for (int64_t first = 0; first < count; first += kPerByte) {
+      unsigned byte = 0;
+      const int64_t last = std::min<int64_t>(kPerByte, count - first);
+      for (int64_t i = 0; i < last; ++i) byte |= static_cast<unsigned>(codes[first + i]) << (i * kBits);
+      *out++ = static_cast<std::byte>(byte);
+    }
+  }
 
   QuantScheme scheme_;
+  ScaleFormat format_;
+  int64_t depth_;
   int64_t groups_;
   int64_t row_bytes_;
   StateDict tensors_;
@@ -145,32 +169,37 @@ absl::StatusOr<Tensor> FloatTensor(std::span<const float> values) {
   return Tensor::FromVector<float>(Shape{static_cast<int64_t>(values.size())}, DType::kFloat32, values);
 }
 
-// `importance`: of each input, or empty.
-absl::Status QuantizeRows(const WeightReader& weight, std::span<const float> importance, const QuantScheme& scheme,
-                          const GroupQuantizer& quantizer, CodeWriter& writer) {
-  const int64_t groups = scheme.GroupCount(weight.depth);
-  const int64_t size = scheme.group_size == -1 ? weight.depth : scheme.group_size;
+// As many rows at a time as the kernel takes; at the end some of them twice, which are written once.
+absl::Status QuantizeRows(const WeightReader& weight, const QuantScheme& scheme, const RowRules& rules,
+                          CodeWriter& writer) {
+  const RowKernel& kernel = RowKernels().back();
+  const int64_t groups = rules.groups;
+  const auto block_values = static_cast<size_t>(kernel.rows * weight.depth);
   FirstIndex unreached;  // row * groups + group
-  ParallelFor(weight.rows, [&](int64_t row) {
-    std::vector<float> values(static_cast<size_t>(weight.depth));
-    std::vector<uint8_t> codes(static_cast<size_t>(weight.depth));
-    weight.Read(row, values.data());
-    for (int64_t group = 0; group < groups; ++group) {
-      const auto first = static_cast<size_t>(group * size);
-      const auto count = static_cast<size_t>(std::min(size, weight.depth - group * size));
-      const std::span<const float> members = std::span(values).subspan(first, count);
-      const std::optional<GroupGrid> grid =
-          quantizer.Fit({members, importance.empty() ? importance : importance.subspan(first, count)});
-      if (!grid.has_value()) return unreached.Report(row * groups + group);
-      quantizer.Encode(members, *grid, codes.data() + first);
-      writer.WriteGroup(row, group, *grid);
+  ParallelFor((weight.rows + kernel.rows - 1) / kernel.rows, [&](int64_t index) {
+    const int64_t first = index * kernel.rows;
+    const int64_t count = std::min<int64_t>(kernel.rows, weight.rows - first);
+    std::vector<float> values(block_values);
+    std::vector<uint8_t> codes(block_values);
+    std::vector<GroupCodes> grids(static_cast<size_t>(kernel.rows * groups));
+    for (int64_t row = 0; row < kernel.rows; ++row) {
+      weight.Read(first + std::min(row, count - 1), values.data() + row * weight.depth);
     }
-    writer.WriteCodes(row, codes);
+    std::byte* const scratch = ThreadScratch(static_cast<size_t>(rules.ScratchBytes(kernel.rows)));
+    kernel.quantize(rules, {values.data(), codes.data(), grids.data(), scratch});
+    for (int64_t row = 0; row < count; ++row) {
+      const GroupCodes* const written = grids.data() + row * groups;
+      for (int64_t group = 0; group < groups; ++group) {
+        if (!written[group].reached) return unreached.Report((first + row) * groups + group);
+        writer.WriteGroup(first + row, group, written[group]);
+      }
+      writer.WriteCodes(first + row, codes.data() + row * weight.depth);
+    }
   });
   if (!unreached.get().has_value()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("weight: row ", *unreached.get() / groups, ", group ",
                                                     *unreached.get() % groups, " is beyond what ", scheme.ToString(),
-                                                    " can store: its scales end at ", GreatestScale(scheme.scale_type),
+                                                    " can store: its scales end at ", rules.grid.format.greatest,
                                                     "; use a scheme with bfloat16 or float32 scales"));
 }
 
@@ -229,7 +258,7 @@ absl::StatusOr<std::shared_ptr<QLinearWoQ>> QLinearWoQ::Quantize(const Linear& l
   const float global_scale = scheme.HasGlobalScale() ? GlobalScaleFor(scheme, *peak) : 1.0f;
   CLIKART_ASSIGN_OR_RETURN(CodeWriter writer, CodeWriter::Make(*layer));
   const absl::Status written =
-      QuantizeRows(weight, *importance, scheme, GroupQuantizer(scheme, options.scales, global_scale), writer);
+      QuantizeRows(weight, scheme, RowRulesOf(scheme, options.scales, weight.depth, *importance, global_scale), writer);
   if (!written.ok()) return refused(written);
 
   StateDict& state = writer.tensors();

@@ -8,7 +8,6 @@
 #include "gmock/gmock.h"
 #include "layer_testing.h"
 #include "quantize_codes.h"
-#include "quantize_scales.h"
 
 namespace clikart {
 namespace {
@@ -129,93 +128,6 @@ void ExpectWithinHalfAStep(const Tensor& weight, const QLinearWoQ& layer) {
   }
 }
 
-TEST(LeastScale, IsTheFirstThatCovers) {
-  using ir::ScaleType;
-  for (const ScaleType type :
-       {ScaleType::kFloat32, ScaleType::kFloat16, ScaleType::kBFloat16, ScaleType::kE8m0, ScaleType::kE4m3}) {
-    for (const double wanted : {1.0, 0.1, 3.0001, 447.0, 1.0 + 0x1p-30, 0x1p-9}) {
-      const uint32_t bits = *LeastScale(type, wanted);
-      EXPECT_GE(ir::DecodeScale(type, bits), wanted);
-      EXPECT_LT(ir::DecodeScale(type, bits - 1), wanted);
-    }
-    EXPECT_GT(ir::DecodeScale(type, *LeastScale(type, 0)), 0);
-    EXPECT_GE(ir::DecodeScale(type, *LeastScale(type, 0)), 0x1p-126f);
-    EXPECT_EQ(ir::DecodeScale(type, *LeastScale(type, GreatestScale(type))), GreatestScale(type));
-    EXPECT_FALSE(LeastScale(type, GreatestScale(type) * 1.01).has_value());
-  }
-}
-
-TEST(GreatestMinimum, IsTheLastThatIsNotAbove) {
-  using ir::ScaleType;
-  for (const ScaleType type : {ScaleType::kFloat32, ScaleType::kFloat16, ScaleType::kBFloat16}) {
-    for (const double wanted : {0.0, -0.0, 1.0, 0.1, 1e-30, 3.0001, 1e5}) {
-      const float below = ir::DecodeScale(type, *GreatestMinimum(type, wanted));
-      EXPECT_LE(below, wanted);
-      EXPECT_LE(wanted - below, std::max(wanted / 128, 0x1p-24) + (wanted > 65504 ? wanted : 0));
-      if (wanted > 65504 && type == ScaleType::kFloat16) {
-        EXPECT_EQ(below, 65504);
-        EXPECT_FALSE(GreatestMinimum(type, -wanted).has_value());
-        continue;
-      }
-      const float negative = ir::DecodeScale(type, *GreatestMinimum(type, -wanted));
-      EXPECT_LE(negative, -wanted);
-      EXPECT_LE(-wanted - negative, std::max(wanted / 128, 0x1p-24));
-    }
-  }
-}
-
-TEST(CodebookLevels, NearestIsNoFartherThanAnyCode) {
-  for (const char* text : {"nf4", "fp4", "fp8_e4m3", "fp8_e5m2"}) {
-    const QuantScheme scheme = Scheme(text);
-    const CodebookLevels levels(scheme);
-    std::mt19937 generator(1);
-    std::normal_distribution<double> normal(0, levels.greatest() / 3);
-    for (int i = 0; i < 2000; ++i) {
-      const double value = i % 2 == 0 ? normal(generator) : normal(generator) * 1e-4;
-      const Level found = levels.Nearest(value);
-      EXPECT_EQ(ir::DecodeCode(scheme, found.code), found.value);
-      for (int code = 0; code < 1 << scheme.bits; ++code) {
-        const double other = ir::DecodeCode(scheme, static_cast<uint8_t>(code));
-        if (std::isfinite(other)) {
-          ASSERT_LE(std::abs(value - found.value), std::abs(value - other)) << text;
-        }
-      }
-    }
-  }
-}
-
-TEST(CodebookLevels, TiesTakeTheEvenCodeAndEndsSaturate) {
-  const CodebookLevels fp4(Scheme("fp4"));  // 0 0.5 1 1.5 2 3 4 6
-  constexpr std::array<std::pair<double, double>, 9> kTies = {
-      {{0.25, 0}, {0.75, 1}, {1.25, 1}, {1.75, 2}, {2.5, 2}, {3.5, 4}, {5, 4}, {7, 6}, {1e300, 6}}};
-  for (const auto& [value, nearest] : kTies) {
-    EXPECT_EQ(fp4.Nearest(value).value, nearest);
-    EXPECT_EQ(fp4.Nearest(-value).value, -nearest);
-  }
-  EXPECT_EQ(fp4.Nearest(-0.0).code, 0);
-  EXPECT_EQ(fp4.Nearest(std::nextafter(0.25, 1)).value, 0.5);
-  const CodebookLevels e4m3(Scheme("fp8_e4m3")), e5m2(Scheme("fp8_e5m2"));
-  EXPECT_EQ(e4m3.Nearest(1e9).value, 448);
-  EXPECT_EQ(e4m3.Nearest(0x1p-10).value, 0);
-  EXPECT_EQ(e4m3.Nearest(1 + 0x1p-4).value, 1);
-  EXPECT_EQ(e5m2.Nearest(1e9).value, 57344);
-  EXPECT_EQ(e5m2.Nearest(1 + 0x3p-3).value, 1.5);
-  const CodebookLevels nf4(Scheme("nf4"));
-  EXPECT_EQ(nf4.Nearest(-7).value, -1);
-  EXPECT_EQ(nf4.Nearest(7).value, 1);
-}
-
-TEST(IntegerLevels, TiesTakeTheEvenValueAndEndsSaturate) {
-  const IntegerLevels four = IntegerLevelsOf(Scheme("int4")), eight = IntegerLevelsOf(Scheme("int8"));
-  EXPECT_EQ(four.Nearest(2.5, 8).code, 10);
-  EXPECT_EQ(four.Nearest(-3.5, 8).code, 4);
-  EXPECT_EQ(four.Nearest(9, 8).code, 15);
-  EXPECT_EQ(four.Nearest(-1e300, 8).value, -8);
-  EXPECT_EQ(static_cast<int8_t>(eight.Nearest(-1e300, 0).code), -128);
-  EXPECT_EQ(eight.Nearest(127.6, 0).value, 127);
-  EXPECT_EQ(IntegerLevelsOf(Scheme("int8_asym")).Nearest(-3.0, 3).code, 0);
-}
-
 TEST(Quantize, IsWithinHalfAStep) {
   for (const char* text : kSchemes) {
     for (const int64_t k : {1, 16, 50, 131}) {
@@ -244,9 +156,8 @@ TEST(Quantize, RepresentableWeightsComeBackExactly) {
                                                          : static_cast<int>(generator() % static_cast<unsigned>(count));
           value = static_cast<float>(least + code);
         } else {
-          const CodebookLevels levels(scheme);
-          const double any = std::uniform_real_distribution<double>(levels.least(), levels.greatest())(generator);
-          value = static_cast<float>(i % size == 0 ? levels.greatest() : levels.Nearest(any).value);
+          const std::vector<Level> levels = LevelsOf(scheme);
+          value = static_cast<float>((i % size == 0 ? levels.back() : levels[generator() % levels.size()]).value);
         }
         // One group of nvfp4 has the greatest scale, so that the global one is known: 2^-5.
         const float global = !scheme.HasGlobalScale() ? 1 : row == 0 && i < size ? 448 * 0x1p-5f / scale : 0x1p-5f;
