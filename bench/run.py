@@ -1,9 +1,10 @@
 """Every figure: kernels against this machine's limits, by models of other CPUs and against other libraries, Python,
-memory of a fused model, first requests.
+memory of a fused model, loading checkpoints, first requests.
 
     ./dev bench [--quick] [--check] [--json] [part ...]
 
-Parts: kernels, static, python, import, memory, peers, first-request; any other name is a subject of the kernels.
+Parts: kernels, static, python, import, memory, checkpoints, peers, first-request; any other name is a subject of the
+kernels.
 `./dev peers` installs what peers and first-request compare with; without it they measure this library alone.
 Prints each part's own table. Leaves with 0 unless --check is given and a goal was missed, or a part did not run.
 """
@@ -20,6 +21,7 @@ PARTS = {
     "python": [sys.executable, str(ROOT / "bench/python_calls.py")],
     "import": [sys.executable, str(ROOT / "bench/import_time.py")],
     "memory": [sys.executable, str(ROOT / "bench/memory.py")],
+    "checkpoints": [sys.executable, str(ROOT / "bench/checkpoints.py")],
     "peers": [sys.executable, str(ROOT / "bench/peers_codes.py")],
     "first-request": [sys.executable, str(ROOT / "bench/first_request.py")],
 }
@@ -43,7 +45,7 @@ def main() -> int:
             command += ["--check", *subjects] + (["--quick"] if options.quick else [])
         elif part == "memory" and options.quick:
             command += ["--gigabytes", "0.2"]
-        elif part in ("peers", "first-request") and options.quick:
+        elif part in ("checkpoints", "peers", "first-request") and options.quick:
             command += ["--quick"]
         status = subprocess.run(command, check=False).returncode
         if status not in (0, MISSED):

@@ -34,16 +34,21 @@ def from_words(words: np.ndarray, bits: int) -> np.ndarray:
 
 def from_bytes(packed: np.ndarray, bits: int) -> np.ndarray:
     """uint8 [..., n] to uint8 [..., n * 8 / bits]: the lowest bits of a byte are its first code."""
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    codes = packed[..., None] >> shifts & np.uint8((1 << bits) - 1)
+    each = 8 // bits
+    codes = np.empty((*packed.shape, each), np.uint8)
+    for place in range(each):
+        np.right_shift(packed, np.uint8(bits * place), out=codes[..., place])
+    codes &= np.uint8((1 << bits) - 1)
     return codes.reshape(*packed.shape[:-1], -1)
 
 
 def to_bytes(codes: np.ndarray, bits: int) -> np.ndarray:
     """uint8 [rows, k] below 2^bits to uint8 [rows, ceil(k * bits / 8)], as `QLinearWoQ` holds them.
 
-    What the last byte has room for and no code is 0.
+    What the last byte has room for and no code is 0. Codes of 8 bits may come back as they are.
     """
+    if bits == 8:
+        return np.ascontiguousarray(codes)
     each = 8 // bits
     packed = codes[:, 0::each].copy()
     for place in range(1, each):

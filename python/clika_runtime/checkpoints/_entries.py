@@ -51,8 +51,14 @@ class Entries:
         return array_of(self._tensors[self.key(name)], self.key(name)).ndim if name in self else None
 
     def unsigned(self, name: str, signed: np.ndarray, bits: int) -> np.ndarray:
-        """Whole numbers of -2^(bits-1) and up as uint8, 2^(bits-1) more. ClikaRTError: one is a fraction or outside."""
+        """Whole numbers of -2^(bits-1) and up, int8 or floats, as uint8, 2^(bits-1) more.
+
+        ClikaRTError: one is a fraction or outside.
+        """
         middle = 1 << (bits - 1)
+        # A weight is int8, of which no wide copy is made.
+        if signed.dtype == np.int8 and -middle <= signed.min() and signed.max() < middle:
+            return signed.view(np.uint8) + np.uint8(middle)
         values = signed.astype(np.float32)
         bad = ~((values >= -middle) & (values < middle) & (values == np.floor(values)))
         if bad.any():

@@ -29,7 +29,11 @@ def _row(array: np.ndarray) -> np.ndarray:
 
 def _halves(pairs: np.ndarray) -> np.ndarray:
     """[..., n] bytes to [..., 2n] codes: all low nibbles, then all high ones."""
-    return np.concatenate([pairs & 15, pairs >> 4], axis=-1)
+    count = pairs.shape[-1]
+    codes = np.empty((*pairs.shape[:-1], 2 * count), np.uint8)
+    np.bitwise_and(pairs, 15, out=codes[..., :count])
+    np.right_shift(pairs, 4, out=codes[..., count:])
+    return codes
 
 
 def _float16(field: np.ndarray) -> np.ndarray:
@@ -38,8 +42,9 @@ def _float16(field: np.ndarray) -> np.ndarray:
 
 
 def _centred(codes: np.ndarray, offset: int) -> np.ndarray:
-    """Unsigned 8-bit codes for the numbers `codes - offset`."""
-    return codes + np.uint8(128 - offset)
+    """Unsigned 8-bit codes, in place, for the numbers `codes - offset`."""
+    codes += np.uint8(128 - offset)
+    return codes
 
 
 def _q8_0(blocks: np.ndarray) -> Integers:
@@ -52,7 +57,10 @@ def _q4_0(blocks: np.ndarray) -> Integers:
 
 def _five_bits(high: np.ndarray, low: np.ndarray) -> np.ndarray:
     """[..., 4] bytes with a fifth bit for each code, in order, and [..., 16] with two nibbles each."""
-    return _halves(low) | np.unpackbits(high, axis=-1, bitorder="little") << 4
+    codes = np.unpackbits(high, axis=-1, bitorder="little")
+    codes <<= 4
+    codes |= _halves(low)
+    return codes
 
 
 def _q5_0(blocks: np.ndarray) -> Integers:
@@ -80,7 +88,8 @@ def _q2_k(blocks: np.ndarray) -> Integers:
     # A byte holds codes of four runs of 32.
     rows, count, _ = blocks.shape
     runs = blocks[..., 16:80].reshape(rows, count, 2, 1, 32)
-    codes = runs >> np.array([[0], [2], [4], [6]], np.uint8) & 3
+    codes = runs >> np.array([[0], [2], [4], [6]], np.uint8)
+    codes &= 3
     scale, minimum = (
         _scaled(blocks[..., 80:82], blocks[..., :16] & 15),
         _scaled(blocks[..., 82:], blocks[..., :16] >> 4),
@@ -114,17 +123,22 @@ def _q4_k(blocks: np.ndarray) -> Integers:
 
 def _q5_k(blocks: np.ndarray) -> Integers:
     # 32 bytes of fifth bits: bit b of them belongs to the codes of run b.
-    fifth = blocks[..., None, 16:48] >> np.arange(8, dtype=np.uint8)[:, None] & 1
-    low = _runs_of_64(blocks[..., 48:])
-    return _k_blocks(8, blocks, low | fifth.reshape(low.shape) << 4)
+    codes = blocks[..., None, 16:48] >> np.arange(8, dtype=np.uint8)[:, None]
+    codes &= 1
+    codes <<= 4
+    codes = codes.reshape(*blocks.shape[:2], 256)
+    codes |= _runs_of_64(blocks[..., 48:])
+    return _k_blocks(8, blocks, codes)
 
 
 def _q6_k(blocks: np.ndarray) -> Integers:
     # Two halves of 128 codes: 64 bytes of low nibbles, 32 bytes with two more bits for each of four runs of 32.
     rows, count, _ = blocks.shape
-    low = _halves(blocks[..., :128].reshape(rows, count, 2, 64))
-    high = blocks[..., 128:192].reshape(rows, count, 2, 1, 32) >> np.array([[0], [2], [4], [6]], np.uint8) & 3
-    codes = low | high.reshape(low.shape) << 4
+    codes = blocks[..., 128:192].reshape(rows, count, 2, 1, 32) >> np.array([[0], [2], [4], [6]], np.uint8)
+    codes &= 3
+    codes <<= 4
+    codes = codes.reshape(rows, count, 2, 128)
+    codes |= _halves(blocks[..., :128].reshape(rows, count, 2, 64))
     scales = np.ascontiguousarray(blocks[..., 192:208]).view(np.int8)
     return Integers(8, 16, _centred(_row(codes), 32), _scaled(blocks[..., 208:], scales))
 

@@ -18,13 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from ._codes import from_words
 from ._entries import FLOATS, Entries
 from ._groups import group_size_of
 from ._linear import QuantizedLinear, integer_linear
-
-# Where each of a word's eight outputs lies, in nibbles.
-_NIBBLE_OF_OUTPUT = (0, 4, 1, 5, 2, 6, 3, 7)
 
 
 def read(
@@ -77,5 +73,10 @@ def _check_config(entries: Entries, config: Mapping[str, Any]) -> None:
 
 def _unpacked(words: np.ndarray) -> np.ndarray:
     """[rows, n] words to uint8 [rows, 8n], in the order of the outputs."""
-    nibbles = from_words(words, 4).reshape(words.shape[0], -1, 8)
-    return nibbles[:, :, _NIBBLE_OF_OUTPUT].reshape(words.shape[0], -1)
+    rows, count = words.shape
+    # Bytes p and p + 2 of a word hold the outputs 4p to 4p + 3, their low nibbles the first two.
+    pairs = np.ascontiguousarray(words).view(np.uint8).reshape(rows, count, 2, 2).swapaxes(2, 3)
+    codes = np.empty((rows, count, 2, 2, 2), np.uint8)
+    np.bitwise_and(pairs, 15, out=codes[:, :, :, 0])
+    np.right_shift(pairs, 4, out=codes[:, :, :, 1])
+    return codes.reshape(rows, 8 * count)
