@@ -5,6 +5,7 @@
 #include "clikart/nn.h"
 #include "conv_body.h"
 #include "linear_body.h"
+#include "output.h"
 #include "status_macros.h"
 #include "text.h"
 
@@ -40,7 +41,7 @@ absl::StatusOr<Tensor> ConvLayer::Forward(const Tensor& x) {
   Shape shape = {x.shape()[0]};
   shape.insert(shape.end(), sizes.begin(), sizes.end());
   shape.push_back(out_channels());
-  CLIKART_ASSIGN_OR_RETURN(Tensor y, Tensor::Empty(shape, x.dtype()));
+  CLIKART_ASSIGN_OR_RETURN(Tensor y, EmptyOutput(shape, x.dtype()));
   if (y.numel() == 0) return y;
   CLIKART_ASSIGN_OR_RETURN(const Kernel* kernel, state->engine->kernels().Get(x.dtype(), x.dtype()));
   CLIKART_ASSIGN_OR_RETURN(const Tensor::Pinned out, y.Pin());

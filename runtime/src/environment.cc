@@ -148,6 +148,7 @@ absl::StatusOr<Environment> Environment::Parse(GetEnv getenv) {
   }
   reader.Bytes("CACHE_SIZE", environment.cache_bytes);
   reader.Bytes("CACHE_DISK_SIZE", environment.cache_disk_bytes);
+  reader.Bytes("OUTPUT_CACHE_SIZE", environment.output_cache_bytes);
   if (const std::string isa = reader.Value("MAX_ISA"); !isa.empty()) {
     const absl::StatusOr<codegen::IsaLevel> level = codegen::ParseIsaLevel(isa);
     if (level.ok()) {

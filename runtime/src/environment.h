@@ -20,6 +20,7 @@ struct Environment {
   std::string cache_dir;                                // CACHE_DIR; empty where not even a home folder is known
   std::string cache_system_dir = "/var/cache/clikart";  // CACHE_SYSTEM_DIR, read and never written
   int64_t cache_bytes = 64 << 20;                       // CACHE_SIZE, accepts K, M, G
+  int64_t output_cache_bytes = 128 << 20;               // OUTPUT_CACHE_SIZE
   int64_t cache_disk_bytes = 256 << 20;                 // CACHE_DISK_SIZE, of cache_dir
   codegen::IsaLevel max_isa = codegen::kWidestIsa;      // MAX_ISA
   bool max_isa_given = false;

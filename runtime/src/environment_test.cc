@@ -56,6 +56,7 @@ TEST(EnvironmentTest, EverySetting) {
                                  {"CLIKART_CACHE_SYSTEM_DIR", "/over/all"},
                                  {"CLIKART_CACHE_SIZE", "3M"},
                                  {"CLIKART_CACHE_DISK_SIZE", "5G"},
+                                 {"CLIKART_OUTPUT_CACHE_SIZE", "1M"},
                                  {"CLIKART_MAX_ISA", "baseline"},
                                  {"CLIKART_EMITTER", "xbyak"},
                                  {"CLIKART_NUM_THREADS", "12"},
@@ -71,6 +72,7 @@ TEST(EnvironmentTest, EverySetting) {
   EXPECT_EQ(environment->cache_system_dir, "/over/all");
   EXPECT_EQ(environment->cache_bytes, 3 << 20);
   EXPECT_EQ(environment->cache_disk_bytes, int64_t{5} << 30);
+  EXPECT_EQ(environment->output_cache_bytes, 1 << 20);
   EXPECT_EQ(environment->max_isa, codegen::IsaLevel::kBaseline);
   EXPECT_TRUE(environment->max_isa_given);
   EXPECT_EQ(environment->emitter, "xbyak");
@@ -107,6 +109,7 @@ TEST(EnvironmentTest, BadValuesNameTheVariableAndTheGoodOnes) {
       {"CLIKART_CACHE_SIZE", "-1", "K, M or G"},
       {"CLIKART_CACHE_DISK_SIZE", "1T", "K, M or G"},
       {"CLIKART_CACHE_SIZE", "M", "K, M or G"},
+      {"CLIKART_OUTPUT_CACHE_SIZE", "some", "K, M or G"},
       {"CLIKART_CACHE_SIZE", "99999999999G", "K, M or G"},
       {"CLIKART_CACHE_SIZE", " 5", "K, M or G"},
       {"CLIKART_MAX_ISA", "avx99", "baseline"},

@@ -6,6 +6,7 @@
 #include "conv_body.h"
 #include "gate.h"
 #include "group_core.h"
+#include "output.h"
 #include "serve.h"
 #include "status_macros.h"
 #include "text.h"
@@ -29,7 +30,7 @@ absl::StatusOr<Tensor> GroupServer::ForwardRows(const Tensor& x) const {
     CLIKART_RETURN_IF_ERROR(InGroup(CheckInput(*unit.body, x.shape(), x.dtype()), *core_));
   Shape shape = x.shape();
   shape.back() = core_->outputs();
-  CLIKART_ASSIGN_OR_RETURN(Tensor y, Tensor::Empty(shape, x.dtype()));
+  CLIKART_ASSIGN_OR_RETURN(Tensor y, EmptyOutput(shape, x.dtype()));
   CLIKART_ASSIGN_OR_RETURN(const Rows rows, RowsOf(x));
   if (rows.count == 0 || shape.back() == 0) return y;
   CLIKART_ASSIGN_OR_RETURN(const Tensor::Pinned out, y.Pin());
@@ -40,7 +41,7 @@ absl::StatusOr<Tensor> GroupServer::ForwardRows(const Tensor& x) const {
   std::shared_ptr<Memory> wide;
   if (gate_after) {
     place.stride = core_->traits().width * Bytes(DType::kFloat32);
-    CLIKART_ASSIGN_OR_RETURN(wide, Memory::Allocate(static_cast<size_t>(rows.count * place.stride)));
+    CLIKART_ASSIGN_OR_RETURN(wide, OutputMemory(static_cast<size_t>(rows.count * place.stride)));
     place.data = wide->data();
   }
   const DType y_dtype = gate_after ? DType::kFloat32 : x.dtype();
@@ -82,7 +83,7 @@ absl::StatusOr<Tensor> GroupServer::ForwardImages(const Tensor& x) const {
   Shape shape = {x.shape()[0]};
   shape.insert(shape.end(), sizes.begin(), sizes.end());
   shape.push_back(core_->outputs());
-  CLIKART_ASSIGN_OR_RETURN(Tensor y, Tensor::Empty(shape, x.dtype()));
+  CLIKART_ASSIGN_OR_RETURN(Tensor y, EmptyOutput(shape, x.dtype()));
   if (y.numel() == 0) return y;
   CLIKART_ASSIGN_OR_RETURN(const Tensor::Pinned out, y.Pin());
   absl::InlinedVector<const Kernel*, 8> kernels;

@@ -48,6 +48,22 @@ TEST(Linear, TakesEveryFloatInputAndKeepsItsDType) {
   }
 }
 
+TEST(Linear, OutputsThatAreGoneMakeRoomForTheNext) {
+  const auto layer = MakeLinear(8, 300, 1);
+  const Tensor x = Random({100, 8}, 2);
+  const Tensor held = Value(layer->Forward(x));
+  const auto address = [](const Tensor& tensor) { return Value(tensor.Pin()).data; };
+  std::byte* first = nullptr;
+  {
+    const Tensor y = Value(layer->Forward(x));
+    EXPECT_NE(address(y), address(held));
+    first = address(y);
+  }
+  const Tensor again = Value(layer->Forward(x));
+  EXPECT_EQ(address(again), first);
+  EXPECT_TRUE(SameBits(again, held));
+}
+
 TEST(Linear, PackingReleasesHeldViewsAndReadsBackBitForBit) {
   for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
     for (Activation activation : {Activation::kNone, Activation::kSwiglu}) {

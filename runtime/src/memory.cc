@@ -1,22 +1,13 @@
 // Memory and Storage: who owns the bytes behind a tensor.
-#include <sys/mman.h>
-
 #include <cstdlib>
 #include <new>
 
 #include "absl/strings/str_cat.h"
+#include "block.h"
 #include "clikart/tensor.h"
 
 namespace clikart {
 namespace {
-
-constexpr size_t kAlignment = 64;
-// Up to here the bytes share one allocation with the header: a small forward's output costs two
-// trips to malloc (this one and its Storage) and no more.
-constexpr size_t kTailLimit = 64 << 10;
-// From here on huge pages pay: a weight of megabytes is streamed, and the TLB would limit it.
-constexpr size_t kHugePage = 2 << 20;
-constexpr size_t kHugeFrom = 4 << 20;
 
 // Room for the control block that allocate_shared puts before the data.
 constexpr size_t kHeader = 128;
@@ -47,7 +38,8 @@ absl::Status NoMemory(size_t bytes) {
 }
 
 std::byte* AlignUp(void* address) {
-  return reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(address) + kAlignment - 1) & ~(kAlignment - 1));
+  return reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(address) + kBlockAlignment - 1) &
+                                      ~(kBlockAlignment - 1));
 }
 
 }  // namespace
@@ -72,19 +64,15 @@ Memory::~Memory() {
 }
 
 absl::StatusOr<std::shared_ptr<Memory>> Memory::Allocate(size_t bytes) {
-  if (bytes <= kTailLimit) {
-    void* block = std::malloc(kHeader + bytes + kAlignment);
+  if (bytes <= kSmallMemory) {
+    void* block = std::malloc(kHeader + bytes + kBlockAlignment);
     if (block == nullptr) return NoMemory(bytes);
     return std::shared_ptr<Memory>(
         std::allocate_shared<MemoryAccess::Tail>(BlockAllocator<MemoryAccess::Tail>(block), bytes));
   }
-  const size_t alignment = bytes >= kHugeFrom ? kHugePage : kAlignment;
-  const size_t rounded = (bytes + kAlignment - 1) & ~(kAlignment - 1);
-  void* data = nullptr;
-  if (rounded < bytes || posix_memalign(&data, alignment, rounded) != 0) return NoMemory(bytes);
-  if (bytes >= kHugeFrom) madvise(data, rounded & ~(kHugePage - 1), MADV_HUGEPAGE);  // a wish, not a need
-  return std::shared_ptr<Memory>(
-      std::make_shared<MemoryAccess::Made>(static_cast<std::byte*>(data), bytes, nullptr, true, Access::kReadWrite));
+  std::byte* const data = AllocateBlock(bytes);
+  if (data == nullptr) return NoMemory(bytes);
+  return std::shared_ptr<Memory>(std::make_shared<MemoryAccess::Made>(data, bytes, nullptr, true, Access::kReadWrite));
 }
 
 std::shared_ptr<Memory> Memory::Wrap(std::byte* data, size_t bytes, std::shared_ptr<void> owner, Access access) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "conv_grid.h"
+#include "output.h"
 #include "status_macros.h"
 #include "text.h"
 
@@ -92,7 +93,7 @@ absl::StatusOr<Tensor> ServeRows(LayerBody& body, const Tensor& x) {
   const DType y_dtype = kernels.OutputFor(x.dtype());
   Shape shape = x.shape();
   shape.back() = engine.outputs();
-  CLIKART_ASSIGN_OR_RETURN(Tensor y, Tensor::Empty(shape, y_dtype));
+  CLIKART_ASSIGN_OR_RETURN(Tensor y, EmptyOutput(shape, y_dtype));
   CLIKART_ASSIGN_OR_RETURN(const Rows rows, RowsOf(x));
   if (rows.count == 0 || engine.outputs() == 0) return y;
   CLIKART_ASSIGN_OR_RETURN(const Kernel* kernel, kernels.Get(x.dtype(), y_dtype));

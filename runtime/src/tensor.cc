@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "output.h"
 #include "tensor_copy.h"
 #include "text.h"
 
@@ -69,18 +70,28 @@ bool Takes(DType dtype) {
   return dtype == DType::kInt32;
 }
 
-}  // namespace
+using Allocator = absl::StatusOr<std::shared_ptr<Memory>>(size_t bytes);
 
-absl::StatusOr<Tensor> Tensor::Empty(std::span<const int64_t> shape, DType dtype) {
+absl::StatusOr<Tensor> EmptyFrom(Allocator& allocate, std::span<const int64_t> shape, DType dtype) {
   const absl::StatusOr<int64_t> bytes = CheckedBytes(shape, dtype);
   if (!bytes.ok()) return bytes.status();
-  absl::StatusOr<std::shared_ptr<Memory>> memory = Memory::Allocate(static_cast<size_t>(*bytes));
+  absl::StatusOr<std::shared_ptr<Memory>> memory = allocate(static_cast<size_t>(*bytes));
   if (!memory.ok()) {
     return absl::ResourceExhaustedError(
         absl::StrCat("a tensor ", Text(ir::Name(dtype)), ShapeString(shape), ": ", memory.status().message()));
   }
-  return View(std::make_shared<Storage>(*std::move(memory)), Shape(shape.begin(), shape.end()), RowMajorStrides(shape),
-              dtype, 0);
+  return Tensor::View(std::make_shared<Storage>(*std::move(memory)), Shape(shape.begin(), shape.end()),
+                      RowMajorStrides(shape), dtype, 0);
+}
+
+}  // namespace
+
+absl::StatusOr<Tensor> Tensor::Empty(std::span<const int64_t> shape, DType dtype) {
+  return EmptyFrom(Memory::Allocate, shape, dtype);
+}
+
+absl::StatusOr<Tensor> EmptyOutput(std::span<const int64_t> shape, DType dtype) {
+  return EmptyFrom(OutputMemory, shape, dtype);
 }
 
 absl::StatusOr<Tensor> Tensor::Zeros(std::span<const int64_t> shape, DType dtype) {

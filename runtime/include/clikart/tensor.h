@@ -29,8 +29,7 @@ class Memory {
   // Uninitialized, 64-byte aligned; ResourceExhausted where the system has none.
   static absl::StatusOr<std::shared_ptr<Memory>> Allocate(size_t bytes);
   enum class Access : uint8_t { kReadOnly, kReadWrite };
-  // Somebody else's bytes, alive as long as `owner`. Nothing here ever writes to them; `access` is for
-  // those who export them again.
+  // Somebody else's bytes, alive as long as `owner`. `access` is for those who export them again.
   static std::shared_ptr<Memory> Wrap(std::byte* data, size_t bytes, std::shared_ptr<void> owner,
                                       Access access = Access::kReadWrite);
 
