@@ -20,14 +20,14 @@ void MergeLanes(uint32_t lanes, int64_t rows, const std::byte* from, std::byte* 
 
 }  // namespace
 
-ColumnOrders::ColumnOrders(const ir::KernelSpec& spec, const TileArgs& args)
-    : layout_(ir::LayoutOf(spec)), first_panel_(args.first_panel) {
+ColumnOrders::ColumnOrders(const ir::KernelSpec& spec, const CodeArgs* codes, int64_t first_panel)
+    : layout_(ir::LayoutOf(spec)), first_panel_(first_panel) {
   if (spec.order == ir::InputOrder::kNatural) {
     all_.push_back({nullptr, 0, spec.n, 0});
     return;
   }
   int64_t begin = 0;
-  for (const ColumnOrder& order : args.codes->orders) {
+  for (const ColumnOrder& order : codes->orders) {
     const auto same =
         std::find_if(all_.begin(), all_.end(), [&](const Rows& other) { return other.columns == order.columns; });
     const int64_t first = same == all_.end() ? count() : same - all_.begin();

@@ -14,7 +14,8 @@ namespace clikart::codegen {
 // Rows of one order's table are contracted together. Panels are counted from the tile's first one.
 class ColumnOrders {
  public:
-  ColumnOrders(const ir::KernelSpec& spec, const TileArgs& args);
+  ColumnOrders(const ir::KernelSpec& spec, const CodeArgs* codes, int64_t first_panel);
+  ColumnOrders(const ir::KernelSpec& spec, const TileArgs& tile) : ColumnOrders(spec, tile.codes, tile.first_panel) {}
 
   int64_t count() const { return static_cast<int64_t>(all_.size()); }
   bool IsNew(int64_t order) const { return At(order).first == order; }

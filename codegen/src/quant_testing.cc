@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "../portable/portable_emitter.h"
+#include "clikart/codegen/driver.h"
 #include "clikart/ir/code_layout.h"
 #include "quant_parts.h"
 
@@ -326,7 +327,8 @@ std::vector<float> RunQuant(const QuantProblem& problem, const QuantLaunch& laun
   codes.lane_scales = keep(Guarded(packed.lane_scales, edge))->as<float>();
   std::vector<ColumnOrder> orders;
   for (size_t i = 0; i < problem.parts.size() && spec.order != ir::InputOrder::kNatural; ++i) {
-    const auto same = std::find(packed.columns.begin(), packed.columns.begin() + static_cast<ptrdiff_t>(i), packed.columns[i]);
+    const auto same =
+        std::find(packed.columns.begin(), packed.columns.begin() + static_cast<ptrdiff_t>(i), packed.columns[i]);
     const auto first = static_cast<size_t>(same - packed.columns.begin());
     orders.push_back({first < i ? orders[first].columns : keep(Guarded(packed.columns[i], edge))->as<int32_t>(),
                       problem.parts[i].rows});
@@ -342,6 +344,18 @@ std::vector<float> RunQuant(const QuantProblem& problem, const QuantLaunch& laun
   const int64_t scratch_bytes = ScratchBytes(spec, kernel.image().schedule, std::min(tile_rows, problem.rows),
                                              std::min(tile_panels, layout.Panels()));
   GuardedBuffer scratch(static_cast<size_t>((scratch_bytes + 63) / 64 * 64), edge);
+  // Rows are prepared in two calls, as threads do.
+  const int64_t prepared_bytes = PreparedBytes(kernel.image(), &codes, problem.rows);
+  GuardedBuffer prepared(static_cast<size_t>((prepared_bytes + 63) / 64 * 64), edge);
+  GuardedBuffer prepare_scratch(static_cast<size_t>((PrepareScratchBytes(kernel.image()) + 63) / 64 * 64), edge);
+  PrepareArgs prepare{.x = x.data(), .x_stride = x_stride, .codes = &codes, .rows = problem.rows};
+  prepare.out = prepared.data();
+  prepare.scratch = prepare_scratch.data();
+  for (const int64_t end : {problem.rows / 2, problem.rows}) {
+    prepare.count = end - prepare.first;
+    PrepareRows(kernel.image(), prepare);
+    prepare.first = end;
+  }
   constexpr std::byte kCanary{0xa5};
   std::fill_n(y.data(), y.bytes(), kCanary);
   for (int64_t row = 0; row < problem.rows; row += tile_rows) {
@@ -350,6 +364,7 @@ std::vector<float> RunQuant(const QuantProblem& problem, const QuantLaunch& laun
       args.x = x.data() + row * x_stride;
       args.x_stride = x_stride;
       args.rows = std::min(tile_rows, problem.rows - row);
+      if (prepared_bytes > 0) args.prepared = {prepared.data(), problem.rows, row};
       args.weights = panels + panel * panel_bytes;
       if (is_integer) {
         args.integer = &integer;

@@ -28,6 +28,31 @@ int64_t CodeBytes(const ir::KernelSpec& spec, const Schedule& schedule) {
   return units * UnitParts(spec, schedule) * kPartBytes;
 }
 
+template <typename Args>
+void Call(const KernelImage& kernel, int entry, Args& args) {
+  reinterpret_cast<void (*)(Args*)>(const_cast<void*>(kernel.entries[entry]))(&args);
+}
+
+int64_t RowBytes(const ir::KernelSpec& spec) { return RoundUp(spec.k * int64_t{sizeof(float)}, kLine); }
+
+// One row's inputs as f32 in that order. Scratch: the row there and before.
+const std::byte* OrderedRow(const KernelImage& kernel, const std::byte* x, const int32_t* columns, std::byte* scratch) {
+  const ir::KernelSpec& spec = kernel.spec;
+  std::byte* const ordered = scratch;
+  if (spec.x != ir::DType::kFloat32) {
+    StageArgs stage;
+    stage.x = x;
+    stage.out = scratch + RowBytes(spec);
+    stage.rows = 1;
+    stage.count = spec.k;
+    Call(kernel, kStageEntry, stage);
+    x = scratch + RowBytes(spec);
+  }
+  constexpr int64_t kElement = sizeof(float);
+  for (int64_t i = 0; i < spec.k; ++i) std::memcpy(ordered + i * kElement, x + columns[i] * kElement, kElement);
+  return ordered;
+}
+
 // One tile under way.
 class Tile {
  public:
@@ -35,9 +60,10 @@ class Tile {
       : kernel_(kernel),
         args_(args),
         layout_(ir::CodeLayoutOf(kernel.spec)),
-        scratch_(kernel.spec, kernel.schedule, args.rows, args.panels),
+        row_codes_(kernel.spec, kernel.schedule, args.prepared.count),
         panel_bytes_(layout_.PanelBytes()),
         accumulator_stride_(args.rows * kAccumulatorRow),
+        merged_at_(SumsBytes(kernel.schedule, args.rows)),
         orders_(kernel.spec, args) {}
 
   void Run() const {
@@ -46,17 +72,14 @@ class Tile {
     }
   }
 
- private:
-  template <typename Args>
-  void Call(int entry, Args& entry_args) const {
-    reinterpret_cast<void (*)(Args*)>(const_cast<void*>(kernel_.entries[entry]))(&entry_args);
+  // A register tile has no more sums than the largest, whatever its shape.
+  static int64_t SumsBytes(const Schedule& schedule, int64_t rows) {
+    return std::max(rows, schedule.row_block) * schedule.panel_block * kAccumulatorRow;
   }
 
-  std::byte* Scratch(int64_t at) const { return args_.scratch + at; }
-
+ private:
   // The runs of panels that have lanes of that order.
   void RunOrder(int64_t order) const {
-    bool quantized = false;
     for (int64_t panel = 0; panel < args_.panels;) {
       const int64_t first = panel;
       while (panel < args_.panels && orders_.Width(order, panel, args_.panels, 1) != 0) ++panel;
@@ -64,68 +87,30 @@ class Tile {
         ++panel;
         continue;
       }
-      if (!quantized) Quantize(orders_.columns(order));
-      quantized = true;
-      Multiply(first, panel, [&](int64_t at, const std::byte* c) { Finish(order, at, c); });
+      Multiply(order, first, panel);
     }
   }
 
-  // All rows, their inputs in that order; null: as they come.
-  void Quantize(const int32_t* columns) const {
-    QuantizeArgs quantize;
-    quantize.x = args_.x;
-    quantize.x_stride = args_.x_stride;
-    quantize.codes = Scratch(scratch_.codes_at());
-    quantize.codes_stride = scratch_.codes_stride();
-    quantize.scales = reinterpret_cast<float*>(Scratch(scratch_.scales_at()));
-    quantize.corrections = reinterpret_cast<int32_t*>(Scratch(scratch_.corrections_at()));
-    quantize.corrections_stride = scratch_.corrections_stride();
-    quantize.rows = args_.rows;
-    if (columns == nullptr) return Call(kQuantizeEntry, quantize);
-    for (int64_t row = 0; row < args_.rows; ++row) {
-      quantize.x = OrderedRow(row, columns);
-      quantize.rows = 1;
-      Call(kQuantizeEntry, quantize);  // the other arguments have moved on
-    }
-  }
-
-  const std::byte* OrderedRow(int64_t row, const int32_t* columns) const {
-    const std::byte* x = args_.x + row * args_.x_stride;
-    if (kernel_.spec.x != ir::DType::kFloat32) {
-      StageArgs stage;
-      stage.x = x;
-      stage.out = Scratch(scratch_.staged_at());
-      stage.rows = 1;
-      stage.count = kernel_.spec.k;
-      Call(kStageEntry, stage);
-      x = stage.out;
-    }
-    std::byte* const ordered = Scratch(scratch_.ordered_at());
-    for (int64_t i = 0; i < kernel_.spec.k; ++i) {
-      std::memcpy(ordered + i * int64_t{sizeof(float)}, x + columns[i] * int64_t{sizeof(float)}, sizeof(float));
-    }
-    return ordered;
-  }
-
-  // Panels [first, end), each given to `take` with its [row][16] sums.
-  template <typename Take>
-  void Multiply(int64_t first, int64_t end, const Take& take) const {
+  void Multiply(int64_t order, int64_t first, int64_t end) const {
     const int64_t blocks = (args_.rows + kernel_.schedule.row_block - 1) / kernel_.schedule.row_block;
     int64_t width = WidestPanels(kernel_.schedule, RowsOfBlock(args_.rows, blocks, 0));
     for (int64_t panel = first; panel < end; panel += width) {
       while (width > end - panel) width /= 2;
-      MultiplyPanels(blocks, panel, width);
-      for (int64_t i = 0; i < width; ++i) take(panel + i, Accumulators() + i * accumulator_stride_);
+      MultiplyPanels(order, blocks, panel, width);
+      for (int64_t i = 0; i < width; ++i) Finish(order, panel + i, args_.scratch + i * accumulator_stride_);
     }
   }
 
-  std::byte* Accumulators() const { return Scratch(scratch_.accumulators_at()); }
+  // Of the tile's row `row`.
+  const std::byte* Rows(int64_t order, int64_t at, int64_t row, int64_t stride) const {
+    return args_.prepared.data + order * row_codes_.bytes() + at + (args_.prepared.first + row) * stride;
+  }
 
-  void MultiplyPanels(int64_t blocks, int64_t panel, int64_t width) const {
+  void MultiplyPanels(int64_t order, int64_t blocks, int64_t panel, int64_t width) const {
     GroupsArgs groups;
-    groups.a_stride = scratch_.codes_stride();
+    groups.a_stride = row_codes_.codes_stride();
     groups.b_stride = panel_bytes_;
-    groups.corrections_stride = scratch_.corrections_stride();
+    groups.corrections_stride = row_codes_.corrections_stride();
     groups.c_stride = accumulator_stride_;
     const std::byte* const weights = args_.weights + panel * panel_bytes_;
     // One block of rows streams the weights; of several the first ones wait for the panels that come next.
@@ -133,33 +118,34 @@ class Tile {
     int64_t row = 0;
     for (int64_t i = 0; i < blocks; ++i) {
       const int64_t rows = RowsOfBlock(args_.rows, blocks, i);
-      groups.a = Scratch(scratch_.codes_at() + row * groups.a_stride);
+      groups.a = Rows(order, row_codes_.codes_at(), row, groups.a_stride);
       groups.b = weights;
       groups.prefetch = weights + ahead;
-      groups.corrections = Scratch(scratch_.corrections_at() + row * int64_t{sizeof(int32_t)});
-      groups.c = Accumulators() + row * kAccumulatorRow;
+      groups.corrections = Rows(order, row_codes_.corrections_at(), row, sizeof(int32_t));
+      groups.c = args_.scratch + row * kAccumulatorRow;
       groups.groups = layout_.Groups();
-      std::memcpy(groups.row_scales, Scratch(scratch_.scales_at() + row * int64_t{sizeof(float)}),
+      std::memcpy(groups.row_scales, Rows(order, row_codes_.scales_at(), row, sizeof(float)),
                   static_cast<size_t>(rows) * sizeof(float));
-      Call(MicroEntry({WeightForm::kPacked, static_cast<int>(rows), static_cast<int>(width)}), groups);
+      Call(kernel_, MicroEntry({WeightForm::kPacked, static_cast<int>(rows), static_cast<int>(width)}), groups);
       row += rows;
     }
   }
 
   void Finish(int64_t order, int64_t panel, const std::byte* c) const {
-    std::byte* const merged = Scratch(scratch_.merged_at() + panel * accumulator_stride_);
+    std::byte* const merged = args_.scratch + merged_at_ + panel * accumulator_stride_;
     const std::byte* const complete = orders_.Complete(order, panel, args_.rows, c, merged);
     if (complete == nullptr) return;
     EpilogueArgs epilogue = EpilogueOf(kernel_, args_, panel, complete, nullptr);
-    Call(kEpilogueEntry, epilogue);
+    Call(kernel_, kEpilogueEntry, epilogue);
   }
 
   const KernelImage& kernel_;
   const TileArgs& args_;
   const ir::CodeLayout layout_;
-  const RowInt8Scratch scratch_;
+  const RowCodesLayout row_codes_;
   const int64_t panel_bytes_;
   const int64_t accumulator_stride_;
+  const int64_t merged_at_;
   const ColumnOrders orders_;
 };
 
@@ -174,21 +160,56 @@ int64_t DeepestGroup(const ir::QuantScheme& scheme) {
   return INT32_MAX / (kMostCode * most);
 }
 
-RowInt8Scratch::RowInt8Scratch(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t panels) {
+RowCodesLayout::RowCodesLayout(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows) {
   // A line more, so that rows do not fall into the same sets of the cache.
   codes_stride_ = RoundUp(CodeBytes(spec, schedule) + kCodeSlack, kLine) + kLine;
   scales_at_ = rows * codes_stride_;
   corrections_at_ = scales_at_ + RoundUp(rows * int64_t{sizeof(float)}, kLine);
   corrections_stride_ = RoundUp(rows * int64_t{sizeof(int32_t)}, kLine);
-  accumulators_at_ = corrections_at_ + ir::CodeLayoutOf(spec).Groups() * corrections_stride_;
-  // A register tile has no more sums than the largest, whatever its shape.
-  const int64_t sums = std::max(rows, schedule.row_block) * schedule.panel_block;
-  staged_at_ = accumulators_at_ + sums * kAccumulatorRow;
-  const bool ordered = spec.order != ir::InputOrder::kNatural;
-  const int64_t row_bytes = ordered ? RoundUp(spec.k * int64_t{sizeof(float)}, kLine) : 0;
-  ordered_at_ = staged_at_ + (spec.x == ir::DType::kFloat32 ? 0 : row_bytes);
-  merged_at_ = ordered_at_ + row_bytes;
-  bytes_ = merged_at_ + (ordered ? panels * rows * kAccumulatorRow : 0);
+  bytes_ = corrections_at_ + ir::CodeLayoutOf(spec).Groups() * corrections_stride_;
+}
+
+int64_t RowCodesBytes(const KernelImage& kernel, const CodeArgs* codes, int64_t rows) {
+  const int64_t orders = ColumnOrders(kernel.spec, codes, 0).count();
+  return orders * RowCodesLayout(kernel.spec, kernel.schedule, rows).bytes();
+}
+
+int64_t RowCodesScratchBytes(const ir::KernelSpec& spec) {
+  if (spec.order == ir::InputOrder::kNatural) return 0;
+  return RowBytes(spec) * (spec.x == ir::DType::kFloat32 ? 1 : 2);
+}
+
+void MakeRowCodes(const KernelImage& kernel, const PrepareArgs& args) {
+  const RowCodesLayout layout(kernel.spec, kernel.schedule, args.rows);
+  const ColumnOrders orders(kernel.spec, args.codes, 0);
+  for (int64_t order = 0; order < orders.count(); ++order) {
+    if (!orders.IsNew(order)) continue;
+    std::byte* const out = args.out + order * layout.bytes();
+    QuantizeArgs quantize;
+    quantize.x = args.x + args.first * args.x_stride;
+    quantize.x_stride = args.x_stride;
+    quantize.codes = out + layout.codes_at() + args.first * layout.codes_stride();
+    quantize.codes_stride = layout.codes_stride();
+    quantize.scales = reinterpret_cast<float*>(out + layout.scales_at()) + args.first;
+    quantize.corrections = reinterpret_cast<int32_t*>(out + layout.corrections_at()) + args.first;
+    quantize.corrections_stride = layout.corrections_stride();
+    quantize.rows = args.count;
+    const int32_t* const columns = orders.columns(order);
+    if (columns == nullptr) {
+      Call(kernel, kQuantizeEntry, quantize);
+      continue;
+    }
+    for (int64_t row = args.first; row < args.first + args.count; ++row) {
+      quantize.x = OrderedRow(kernel, args.x + row * args.x_stride, columns, args.scratch);
+      quantize.rows = 1;
+      Call(kernel, kQuantizeEntry, quantize);  // the other arguments have moved on
+    }
+  }
+}
+
+int64_t RowInt8ScratchBytes(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t panels) {
+  const bool merges = spec.order != ir::InputOrder::kNatural;
+  return Tile::SumsBytes(schedule, rows) + (merges ? panels * rows * kAccumulatorRow : 0);
 }
 
 Schedule MakeRowInt8Schedule(const ir::KernelSpec& spec, const RegisterTile& tile) {
@@ -199,7 +220,6 @@ Schedule MakeRowInt8Schedule(const ir::KernelSpec& spec, const RegisterTile& til
   schedule.step = tile.depth;
   const int64_t block_bytes = std::max<int64_t>(1, tile.rows * CodeBytes(spec, schedule));
   schedule.tile_rows = std::clamp<int64_t>(kCodesOfTile / block_bytes, 2, kMostRowBlocks) * tile.rows;
-  // A tile's rows are made codes once, so that many panels should share them.
   schedule.tile_panels = 128;
   return schedule;
 }

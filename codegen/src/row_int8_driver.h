@@ -1,5 +1,5 @@
-// The loop nest of compute="int8" (numerics rule 6) and the contract with the code it calls: a tile's rows become
-// codes once, and each panel's groups of weight codes are multiplied with them one after the other.
+// The loop nest of compute="int8" (numerics rule 6) and the contract with the code it calls: a launch's rows become
+// codes once, and in each tile a panel's groups of weight codes are multiplied with them one after the other.
 //
 // Weight codes u are multiplied as unsigned bytes (int8 ones are packed with their top bit turned, ir/code_layout.h),
 // codes x of a row as signed ones. What a group's sum of x * u lacks is a multiple of the row's sum of x over that
@@ -88,34 +88,34 @@ struct GroupsArgs {
 // put into another order, staging.
 inline constexpr int kQuantizeEntry = kWidenEntry;
 
-// Where a tile's scratch memory is used for what, in byte offsets on cache lines.
-class RowInt8Scratch {
+// A launch's rows as codes, once for each order in which weight rows sum them: where is what, in byte offsets on cache
+// lines.
+class RowCodesLayout {
  public:
-  RowInt8Scratch(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t panels);
+  RowCodesLayout(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows);
 
   int64_t codes_at() const { return 0; }
-  int64_t codes_stride() const { return codes_stride_; }
+  int64_t codes_stride() const { return codes_stride_; }  // bytes between rows
   int64_t scales_at() const { return scales_at_; }
   int64_t corrections_at() const { return corrections_at_; }
-  int64_t corrections_stride() const { return corrections_stride_; }
-  int64_t accumulators_at() const { return accumulators_at_; }  // of a register tile's panels, all rows
-  // Where inputs are put into another order: a row as f32 before and after, and the outputs of all panels.
-  int64_t staged_at() const { return staged_at_; }
-  int64_t ordered_at() const { return ordered_at_; }
-  int64_t merged_at() const { return merged_at_; }
-  int64_t bytes() const { return bytes_; }
+  int64_t corrections_stride() const { return corrections_stride_; }  // bytes between groups
+  int64_t bytes() const { return bytes_; }                            // of an order
 
  private:
   int64_t codes_stride_;
   int64_t scales_at_;
   int64_t corrections_at_;
   int64_t corrections_stride_;
-  int64_t accumulators_at_;
-  int64_t staged_at_;
-  int64_t ordered_at_;
-  int64_t merged_at_;
   int64_t bytes_;
 };
+
+// PreparedBytes, PrepareScratchBytes and PrepareRows of these kernels (clikart/codegen/driver.h).
+int64_t RowCodesBytes(const KernelImage& kernel, const CodeArgs* codes, int64_t rows);
+int64_t RowCodesScratchBytes(const ir::KernelSpec& spec);
+void MakeRowCodes(const KernelImage& kernel, const PrepareArgs& args);
+
+// Scratch of a tile.
+int64_t RowInt8ScratchBytes(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t panels);
 
 // Rows and panels of a tile for that register tile.
 Schedule MakeRowInt8Schedule(const ir::KernelSpec& spec, const RegisterTile& tile);

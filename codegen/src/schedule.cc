@@ -105,7 +105,7 @@ Schedule MakeSchedule(const ir::KernelSpec& spec, const RegisterTile& tile) {
 
 int64_t ScratchBytes(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t panels) {
   if (spec.contraction == ir::Contraction::kDepthwise) return DepthwiseScratch(spec, panels).bytes();
-  if (spec.contraction == ir::Contraction::kRowInt8) return RowInt8Scratch(spec, schedule, rows, panels).bytes();
+  if (spec.contraction == ir::Contraction::kRowInt8) return RowInt8ScratchBytes(spec, schedule, rows, panels);
   if (spec.contraction == ir::Contraction::kWeightOnly) {
     return schedule.matrix_rows > 0 ? CodeTileScratchBytes(spec, schedule, rows, panels)
                                     : CodeScratchBytes(spec, schedule, rows, panels);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "clikart/codegen/driver.h"
 #include "clikart/ir/panel_layout.h"
 #include "log.h"
 #include "parallel.h"
@@ -16,6 +17,8 @@ namespace {
 // multiplies and adds some 32 numbers a nanosecond with generated code and streams some 16 bytes; the
 // portable kernel takes about 16 times as long.
 constexpr double kMultiplyAddsPerNs = 32, kBytesPerNs = 16, kPortableFactor = 16;
+// What preparing an input of a row takes.
+constexpr double kPrepareNs = 0.2;
 // Below this a second thread would not pay for being asked (docs/thread-pool.md).
 constexpr double kInlineNs = 6000;
 // Tiles for each thread, so that a late thread costs little; and the least that a tile should take.
@@ -120,6 +123,7 @@ void RunTile(const Launch& launch, const Partition& cut, const Tile& tile) {
     } else {
       args.x = whole.x + row * whole.x_stride;
     }
+    args.prepared.first = row;
     args.y = whole.y + row * whole.y_stride;
     args.rows = row_end - row;
     image.run(image, args);
@@ -139,8 +143,31 @@ void RunIndex(const Launch& launch, const Partition& cut, int64_t index) {
            .unit_end = cut.row_units * (row_tile + 1) / cut.row_tiles});
 }
 
-void RunTiles(const Launch& launch) {
-  const int width = EstimateNs(launch) < kInlineNs ? 1 : ParallelWidth();
+// What all tiles read in place of x is made before the first of them. Only linears ask for it, which have one slice.
+codegen::PreparedRows Prepare(const Launch& launch, int width) {
+  const codegen::KernelImage& image = launch.kernel->image;
+  const int64_t rows = launch.args.rows;
+  const int64_t bytes = codegen::PreparedBytes(image, launch.args.codes, rows);
+  if (bytes == 0) return {};
+  codegen::PrepareArgs args{
+      .x = launch.args.x, .x_stride = launch.args.x_stride, .codes = launch.args.codes, .rows = rows};
+  args.out = LaunchScratch(static_cast<size_t>(bytes));
+  const double total_ns = static_cast<double>(rows) * static_cast<double>(image.spec.k) * kPrepareNs;
+  const int64_t parts = total_ns < kInlineNs ? 1 : std::min<int64_t>(rows, width);
+  ParallelFor(parts, [&](int64_t part) {
+    codegen::PrepareArgs own = args;
+    own.first = rows * part / parts;
+    own.count = rows * (part + 1) / parts - own.first;
+    own.scratch = ThreadScratch(static_cast<size_t>(codegen::PrepareScratchBytes(image)));
+    codegen::PrepareRows(image, own);
+  });
+  return {.data = args.out, .count = rows};
+}
+
+void RunTiles(const Launch& whole) {
+  const int width = EstimateNs(whole) < kInlineNs ? 1 : ParallelWidth();
+  Launch launch = whole;
+  launch.args.prepared = Prepare(whole, width);
   const Partition cut = MakePartition(launch, width);
   const int64_t tiles = launch.copies * cut.panel_tiles * cut.row_tiles;
   if (width == 1 || tiles == 1) {

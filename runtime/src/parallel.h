@@ -27,6 +27,9 @@ int ParallelWidth();
 // as needed and is given back when a request is much smaller than what is held.
 std::byte* ThreadScratch(size_t bytes);
 
+// The same for a launch of this thread, which all threads may use: valid until its next launch.
+std::byte* LaunchScratch(size_t bytes);
+
 // Puts MXCSR to 0x1F80 (round to nearest, no flush to zero, all exceptions masked) while it lives.
 class MxcsrScope {
  public:

@@ -56,6 +56,11 @@ std::byte* ThreadScratch(size_t bytes) {
   return scratch.Get(bytes);
 }
 
+std::byte* LaunchScratch(size_t bytes) {
+  thread_local Scratch scratch;
+  return scratch.Get(bytes);
+}
+
 MxcsrScope::MxcsrScope() : saved_(_mm_getcsr()), changed_((saved_ & ~kFlags) != kMxcsr) {
   if (changed_) _mm_setcsr(kMxcsr);
 }

@@ -16,4 +16,9 @@ struct Driver {
 // Every driver that an emitter of code gives its kernels.
 std::span<const Driver> Drivers();
 
+// Of so many rows; 0 for kernels whose tiles read x itself.
+int64_t PreparedBytes(const KernelImage& kernel, const CodeArgs* codes, int64_t rows);
+int64_t PrepareScratchBytes(const KernelImage& kernel);
+void PrepareRows(const KernelImage& kernel, const PrepareArgs& args);
+
 }  // namespace clikart::codegen

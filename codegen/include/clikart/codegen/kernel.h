@@ -25,8 +25,8 @@ struct CodeArgs {
   // Over all weight rows; empty where inputs are summed as they come. Rows whose orders are equal are contracted
   // together where they have one table.
   std::span<const ColumnOrder> orders;
-  std::span<const int64_t> group_begins;    // ir::CodeLayout's, where groups are uneven
-  const float* lane_scales = nullptr;       // of a second level (nvfp4), by panel and lane; 1 where a lane has no row
+  std::span<const int64_t> group_begins;  // ir::CodeLayout's, where groups are uneven
+  const float* lane_scales = nullptr;     // of a second level (nvfp4), by panel and lane; 1 where a lane has no row
 };
 
 // QLinear: per tensor and per channel quantization of inputs and outputs. Arrays go by panel and lane, as the packed
@@ -39,6 +39,13 @@ struct IntegerQuant {
   int32_t output_zero_point = 0;
 };
 
+// What PrepareRows made of a launch's rows, once for all of its tiles.
+struct PreparedRows {
+  const std::byte* data = nullptr;
+  int64_t count = 0;
+  int64_t first = 0;  // the tile's row 0 among them
+};
+
 // A rectangle of outputs: `rows` rows by `panels` panels from `first_panel` on.
 // Nothing outside the described inputs is read, nothing outside the rectangle is written.
 struct TileArgs {
@@ -48,6 +55,7 @@ struct TileArgs {
   int64_t x_stride = 0;  // bytes
   const int64_t* offsets = nullptr;
   int64_t rows = 0;
+  PreparedRows prepared;  // of kernels whose PreparedBytes is not 0, in place of x
 
   // Weights: packed panels, ir::PanelLayout or ir::CodeLayout; `weights` is panel first_panel's address.
   const std::byte* weights = nullptr;
@@ -62,6 +70,17 @@ struct TileArgs {
   int64_t y_stride = 0;    // bytes between rows
 
   std::byte* scratch = nullptr;  // ScratchBytes(spec, schedule, rows, panels), 64-byte aligned
+};
+
+// Rows of x in a form that all tiles read. Depends on x, x_stride and codes alone.
+struct PrepareArgs {
+  const std::byte* x = nullptr;  // of row 0
+  int64_t x_stride = 0;          // bytes
+  const CodeArgs* codes = nullptr;
+  int64_t rows = 0;              // of the launch
+  int64_t first = 0, count = 0;  // those to prepare
+  std::byte* out = nullptr;      // PreparedBytes, 64-byte aligned; calls for other rows may run at the same time
+  std::byte* scratch = nullptr;  // PrepareScratchBytes, 64-byte aligned
 };
 
 inline constexpr int64_t kZeroTap = INT64_MIN;
