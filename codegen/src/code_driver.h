@@ -14,6 +14,7 @@
 
 #include "clikart/codegen/kernel.h"
 #include "panel_driver.h"
+#include "placed_codes.h"
 
 namespace clikart::codegen {
 
@@ -24,7 +25,6 @@ struct alignas(64) GroupLanes {
 };
 
 // What an instruction set takes zero points to: for some positions of a code in its unit a vector to subtract.
-inline constexpr int kCodePositions = 5;
 struct alignas(64) CodeOffsets {
   float lanes[kCodePositions][ir::kPanelLanes];
 };

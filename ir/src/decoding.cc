@@ -151,6 +151,17 @@ const Decoding& DecodingOf(const QuantScheme& scheme) {
   return IntegersOf(scheme);
 }
 
+std::optional<int> CountsFrom(const Decoding& decoding) {
+  if (!decoding.tabled()) return std::nullopt;
+  const float first = decoding.levels[0];
+  const int codes = 1 << decoding.bits;
+  for (int i = 0; i < kLevels; ++i) {
+    if (decoding.levels[static_cast<size_t>(i)] != first + static_cast<float>(i % codes)) return std::nullopt;
+  }
+  const auto midpoint = static_cast<int>(-first);
+  return static_cast<float>(-midpoint) == first ? std::optional(midpoint) : std::nullopt;
+}
+
 bool IsByteScale(ScaleType type) { return type == ScaleType::kE8m0 || type == ScaleType::kE4m3; }
 
 const Program& ScaleProgramOf(ScaleType type) {

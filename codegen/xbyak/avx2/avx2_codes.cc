@@ -1,20 +1,15 @@
 // Codes in a register of eight lanes. Tables of more than eight levels take two lookups; but integers, which most are,
-// need none: a code becomes the low bits of a float whose unit in that place is one.
-//
-// With `bits` of a code at bit b of a lane, the float with exponent 2^(23 - b) and nothing else in its fraction is
-// 2^(23 - b) + code, and one exact subtraction of 2^(23 - b) + zero point leaves what is wanted. So a mask replaces
-// the shift as long as the code lies within the fraction; the codes above are shifted down first.
+// need none (placed_codes.h).
 
 #include <bit>
-#include <cmath>
 
 #include "avx2_code.h"
 #include "code_driver.h"
+#include "placed_codes.h"
 
 namespace clikart::codegen {
 namespace {
 
-constexpr int kFraction = 23;
 constexpr int kLaneBits = 32;
 
 // Registers of a decoder: counts of shifts, and for integers a mask, an exponent and what is subtracted; for
@@ -22,27 +17,13 @@ constexpr int kLaneBits = 32;
 constexpr int kShifts = 0, kMask = 1, kExponent = 2, kOffset = 3;
 constexpr int kFromLow = 1, kFromHigh = 2;
 
-bool Counts(const CodeDecoder& decoder) { return CountsFrom(decoder.format.decoding).has_value(); }
-
-// The positions that a code is decoded at: where it lies, or shifted down to 0.
-int PositionOf(const CodeFormat& format, int code) {
-  const bool in_place = code >= 0 && code < kCodePositions && (code + 1) * format.bits() <= kFraction;
-  return in_place ? code : 0;
-}
-
-uint32_t MaskOf(const CodeFormat& format, int position) {
-  return ((1u << format.bits()) - 1) << position * format.bits();
-}
-float BaseOf(const CodeFormat& format, int position) { return std::ldexp(1.0f, kFraction - position * format.bits()); }
-float OffsetOf(const CodeFormat& format, int position) {
-  return BaseOf(format, position) + static_cast<float>(*CountsFrom(format.decoding));
-}
+std::optional<PlacedCodes> Placed(const CodeDecoder& decoder) { return PlacedCodes::Of(decoder.format.decoding); }
 
 }  // namespace
 
 int Avx2Code::DecoderRegisters(const CodeDecoder& decoder) const {
   if (!decoder.format.decoding.tabled()) return 0;
-  if (!Counts(decoder)) return kFromHigh + 1;
+  if (!Placed(decoder)) return kFromHigh + 1;
   return decoder.placed ? kOffset + 1 : kExponent + 1;
 }
 
@@ -52,14 +33,15 @@ void Avx2Code::BeginDecoding(CodeDecoder& decoder) {
 }
 
 void Avx2Code::BeginCode(CodeDecoder& decoder, int code) {
-  if (!decoder.format.decoding.tabled() || !Counts(decoder)) return;
-  const int position = PositionOf(decoder.format, code);
+  const std::optional<PlacedCodes> placed = Placed(decoder);
+  if (!placed) return;
+  const int position = placed->PositionOf(code);
   if (decoder.position == position) return;
   decoder.position = position;
-  LoadConstant(Register(decoder.first + kMask), MaskOf(decoder.format, position));
-  LoadConstant(Register(decoder.first + kExponent), std::bit_cast<uint32_t>(BaseOf(decoder.format, position)));
+  LoadConstant(Register(decoder.first + kMask), placed->Mask(position));
+  LoadConstant(Register(decoder.first + kExponent), std::bit_cast<uint32_t>(placed->Base(position)));
   if (!decoder.placed || decoder.format.scheme.HasZeroPoint()) return;
-  LoadConstant(Register(decoder.first + kOffset), std::bit_cast<uint32_t>(OffsetOf(decoder.format, position)));
+  LoadConstant(Register(decoder.first + kOffset), std::bit_cast<uint32_t>(placed->Offset(position)));
 }
 
 Xbyak::Address Avx2Code::OffsetAt(const CodeDecoder& decoder, int position, int panel, int half) {
@@ -74,10 +56,11 @@ void Avx2Code::BeginCodes(CodeDecoder& decoder, const RegExp& header, int panel,
   const Vector zero_points = Register(spare), offset = Register(spare + 1);
   LoadZeroPoints(zero_points, header + static_cast<int>(format.layout.ZeroPointAt(half * lanes())));
   vcvtdq2ps(zero_points, zero_points);
-  if (!format.decoding.tabled() || !Counts(decoder)) return vmovups(OffsetAt(decoder, 0, panel, half), zero_points);
+  const std::optional<PlacedCodes> placed = Placed(decoder);
+  if (!placed) return vmovups(OffsetAt(decoder, 0, panel, half), zero_points);
   for (int position = 0; position < kCodePositions; ++position) {
-    if (PositionOf(format, position) != position || (position > 0 && !decoder.placed)) break;
-    vaddps(offset, zero_points, Constant(std::bit_cast<uint32_t>(OffsetOf(format, position))));
+    if (placed->PositionOf(position) != position || (position > 0 && !decoder.placed)) break;
+    vaddps(offset, zero_points, Constant(std::bit_cast<uint32_t>(placed->Offset(position))));
     vmovups(OffsetAt(decoder, position, panel, half), offset);
   }
 }
@@ -96,9 +79,9 @@ void Avx2Code::NextShiftedCode(CodeDecoder& decoder) {
 void Avx2Code::DecodeTabled(const CodeDecoder& decoder, const RegExp& from, int code, const Vector& to, int panel,
                             int half) {
   const CodeFormat& format = decoder.format;
-  const bool counts = Counts(decoder);
+  const std::optional<PlacedCodes> placed = Placed(decoder);
   const int shift = code * format.bits();
-  const bool in_place = counts && code > 0 && PositionOf(format, code) == code;
+  const bool in_place = placed && code > 0 && placed->PositionOf(code) == code;
   if (!in_place) {
     vmovups(to, ptr[from]);
     if (code == kShiftedCode) {
@@ -107,7 +90,7 @@ void Avx2Code::DecodeTabled(const CodeDecoder& decoder, const RegExp& from, int 
       vpsrld(to, to, static_cast<uint8_t>(shift));
     }
   }
-  if (!counts) return LookUp(decoder, to);
+  if (!placed) return LookUp(decoder, to);
   const Vector mask = Register(decoder.first + kMask);
   if (in_place) {
     vpand(to, mask, ptr[from]);
@@ -115,13 +98,13 @@ void Avx2Code::DecodeTabled(const CodeDecoder& decoder, const RegExp& from, int 
     vpand(to, to, mask);
   }
   vpor(to, to, Register(decoder.first + kExponent));
-  const int position = PositionOf(format, code);
+  const int position = placed->PositionOf(code);
   if (format.scheme.HasZeroPoint()) {
     vsubps(to, to, OffsetAt(decoder, position, panel, half));
   } else if (decoder.placed) {
     vsubps(to, to, Register(decoder.first + kOffset));
   } else {
-    vsubps(to, to, Constant(std::bit_cast<uint32_t>(OffsetOf(format, position))));
+    vsubps(to, to, Constant(std::bit_cast<uint32_t>(placed->Offset(position))));
   }
 }
 
@@ -137,7 +120,7 @@ void Avx2Code::LookUp(const CodeDecoder& decoder, const Vector& to) {
 }
 
 void Avx2Code::SubtractZeroPoints(const CodeDecoder& decoder, int panel, int half, const Vector& value) {
-  if (decoder.format.decoding.tabled() && Counts(decoder)) return;  // done
+  if (Placed(decoder)) return;  // done
   vsubps(value, value, OffsetAt(decoder, 0, panel, half));
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 
 #include "clikart/ir/code_layout.h"
 #include "clikart/ir/decoding.h"
@@ -29,9 +28,6 @@ struct CodeFormat {
   int64_t group_bytes;  // from one group to the next
   bool whole_units;     // no group ends within a unit
 };
-
-// Where the levels of a table count: level of code c is c less this number.
-std::optional<int> CountsFrom(const ir::Decoding& decoding);
 
 // Which code of a unit is decoded: a number that is known when the kernel is assembled, or the one that a register of
 // shift counts says.

@@ -13,17 +13,6 @@ constexpr int kFloatBytes = sizeof(float);
 
 }  // namespace
 
-std::optional<int> CountsFrom(const ir::Decoding& decoding) {
-  if (!decoding.tabled()) return std::nullopt;
-  const float first = decoding.levels[0];
-  const int codes = 1 << decoding.bits;
-  for (int i = 0; i < ir::kLevels; ++i) {
-    if (decoding.levels[static_cast<size_t>(i)] != first + static_cast<float>(i % codes)) return std::nullopt;
-  }
-  const auto midpoint = static_cast<int>(-first);
-  return static_cast<float>(-midpoint) == first ? std::optional(midpoint) : std::nullopt;
-}
-
 Xbyak::Xmm KernelCode::DecodeCode(CodeDecoder& decoder, const RegExp& unit, int code, int panel, int half, int first,
                                   int count) {
   const CodeFormat& format = decoder.format;

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "clikart/ir/program.h"
 #include "clikart/ir/quant_scheme.h"
@@ -29,6 +30,9 @@ struct Decoding {
 
 // Made once for each codebook and width.
 const Decoding& DecodingOf(const QuantScheme& scheme);
+
+// Where the levels of a table count: level of code c is c less this number.
+std::optional<int> CountsFrom(const Decoding& decoding);
 
 // Scales of one byte: input 0 is the byte as an integer, the answer is a float. Other scales are floats as they lie.
 const Program& ScaleProgramOf(ScaleType type);  // kE8m0 or kE4m3
