@@ -48,7 +48,7 @@ struct LlvmApi {
 // Changes with everything that generated code and drivers have agreed on without a text saying so. Bump the
 // first number where the meaning of something changes and its size does not.
 constexpr uint64_t LlvmContract() {
-  uint64_t hash = 1;
+  uint64_t hash = 2;
   for (const uint64_t size :
        {sizeof(MicroArgs), sizeof(StageArgs), sizeof(WidenArgs), sizeof(EpilogueArgs), sizeof(DepthwiseArgs),
         sizeof(QuantizeArgs), sizeof(GroupsArgs), sizeof(CodeMicroArgs), sizeof(WidenCodesArgs), sizeof(GatherArgs),

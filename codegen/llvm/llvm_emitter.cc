@@ -91,7 +91,7 @@ Target UsedOf(const ir::KernelSpec& spec, const Target& target) {
 
 // Twelve chains of a register's lanes, as many as two fma units need. 16-bit weights have entries for their widened
 // form too: with half the panels their kernels compile in the same time, some 50 ms, and reach four fifths of that.
-// Quantized ones have the widened form alone, which is f32.
+// The widened form of quantized ones is f32; beside it, codes are decoded in registers for few rows.
 RegisterTile TileOf(const ir::KernelSpec& spec, const Target& used) {
   if (MultipliesCodes(spec)) {
     const bool dot = used.Has(Feature::kAvxVnni) || used.Has(Feature::kAvx512Vnni);
@@ -103,7 +103,9 @@ RegisterTile TileOf(const ir::KernelSpec& spec, const Target& used) {
   }
   const bool one_form = spec.w == ir::DType::kFloat32 || spec.contraction == ir::Contraction::kWeightOnly;
   const bool wide = used.Has(Feature::kAvx512) && one_form;
-  return {.rows = 6, .panels = wide ? 2 : 1, .depth = 1};
+  // An emulated fma takes ten times what decoding does: there panels are decoded once for all rows.
+  const int64_t decoded_rows = wide ? 6 : used.Has(Feature::kAvx2) ? 4 : 0;
+  return {.rows = 6, .panels = wide ? 2 : 1, .depth = 1, .decoded_rows = decoded_rows};
 }
 
 uint32_t FeatureBits(const Target& target) {

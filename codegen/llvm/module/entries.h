@@ -3,6 +3,7 @@
 
 #include "clikart/ir/kernel_spec.h"
 #include "kernel_builder.h"
+#include "panel_driver.h"
 
 namespace clikart::codegen::llvm_module {
 
@@ -48,6 +49,8 @@ void BuildStage(KernelBuilder& build, ir::DType x, ir::Access access);
 void BuildWiden(KernelBuilder& build, const Packing& weights);
 void BuildGather(KernelBuilder& build, ir::DType x);
 void BuildWidenCodes(KernelBuilder& build, const ir::KernelSpec& spec);
+// A register kernel that decodes codes in registers. Answers the multiplications in a turn of its innermost loop.
+int BuildPackedCodes(KernelBuilder& build, const ir::KernelSpec& spec, const MicroKind& kind);
 // Rows as codes, `step` of them in a dword.
 void BuildQuantizeRows(KernelBuilder& build, const ir::KernelSpec& spec, int step);
 // Functions that multiply the groups of a tile of up to so many accumulators. They take the entry's arguments, rows,

@@ -28,6 +28,14 @@ Values LoadScales(KernelBuilder& build, const ir::CodeLayout& layout, Value* hea
   return vectors;
 }
 
+Values LoadWholeScales(KernelBuilder& build, const ir::CodeLayout& layout, Value* header, Value* factors) {
+  Values scales = LoadScales(build, layout, header);
+  if (factors == nullptr) return scales;
+  const Values second = build.LoadPanelLanes(build.Floats(build.lanes()), factors);
+  for (size_t i = 0; i < scales.size(); ++i) scales[i] = build.CreateFMul(scales[i], second[i]);
+  return scales;
+}
+
 Values LoadMinimums(KernelBuilder& build, const ir::CodeLayout& layout, Value* header) {
   Values vectors;
   for (int64_t lane = 0; lane < ir::kPanelLanes; lane += build.lanes()) {

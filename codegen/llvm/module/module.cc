@@ -108,7 +108,16 @@ class Entries {
       PlainEntry(kGatherEntry, "gather", [&] { BuildGather(build_, spec_.x); });
     }
     PlainEntry(kWidenEntry, "widen codes", [&] { BuildWidenCodes(build_, spec_); });
-    BuildForGroups(kinds, Packing{},
+    std::vector<MicroKind> widened;
+    for (const MicroKind& kind : kinds) {
+      if (kind.form == WeightForm::kWidened) {
+        widened.push_back(kind);
+      } else {
+        Entry(MicroEntry(kind), absl::StrCat("micro ", kind.rows, "x", kind.panels, " packed"),
+              [&] { return BuildPackedCodes(build_, spec_, kind); });
+      }
+    }
+    BuildForGroups(widened, Packing{},
                    [&](int64_t accumulators) { return BuildWidenedGroups(build_, spec_, accumulators); });
   }
 
