@@ -1,6 +1,7 @@
 #include "kernel_runner.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string>

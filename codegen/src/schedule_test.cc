@@ -57,6 +57,7 @@ TEST(Schedule, ScratchOfTheLargestTileOfWeightOnlyServesAll) {
     for (const ir::InputOrder order : {ir::InputOrder::kNatural, ir::InputOrder::kSorted}) {
       for (const int64_t depth : {0, 1, 700, 100'000}) {
         for (const RegisterTile& tile : {RegisterTile{.rows = 14, .panels = 2, .depth = 1, .decoded_rows = 12},
+                                         RegisterTile{.rows = 6, .panels = 2, .depth = 1, .decoded_rows = 6},
                                          RegisterTile{.rows = 6, .panels = 1, .depth = 1, .decoded_rows = 4}}) {
           ir::KernelSpec spec = SchemeSpec(ir::Contraction::kWeightOnly, scheme, 1000, depth);
           spec.order = order;

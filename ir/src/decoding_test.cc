@@ -28,5 +28,16 @@ TEST(DecodingDeathTest, FingerprintsOutliveMain) {
       ::testing::ExitedWithCode(0), "");
 }
 
+TEST(Decoding, LevelsThatCountAreRecognized) {
+  const auto counts_from = [](const char* scheme) { return CountsFrom(DecodingOf(*QuantScheme::Parse(scheme))); };
+  EXPECT_EQ(counts_from("int4"), 8);
+  EXPECT_EQ(counts_from("int4_g32_asym"), 0);
+  EXPECT_EQ(counts_from("int2"), 2);
+  EXPECT_EQ(counts_from("int2_g32_min"), 0);
+  for (const char* const scheme : {"nf4", "fp4", "mxfp4", "int8", "fp8_e4m3"}) {
+    EXPECT_EQ(counts_from(scheme), std::nullopt) << scheme;
+  }
+}
+
 }  // namespace
 }  // namespace clikart::ir
