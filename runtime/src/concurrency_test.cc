@@ -1,4 +1,5 @@
 // Forwards while other threads load, fuse and dissolve (C051, C071).
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <mutex>
@@ -173,6 +174,66 @@ TEST(Concurrency, AForkBesideLoadsAndPacksLeavesAWorkingChild) {  // C066
   }
   stop = true;
   thread.join();
+}
+
+// Forks while other threads are in `forward`, which the child then calls too.
+void ForkAmong(const std::function<bool()>& forward) {
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&] {
+      while (!stop) EXPECT_TRUE(forward());
+    });
+  }
+  for (int i = 0; i < 50; ++i) {
+    const int code = ExitCodeOfChild([&] { return forward() ? 0 : 1; });
+    EXPECT_EQ(code, 0);
+    if (code != 0) break;
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Concurrency, AForkAmongForwardsOfALinearLeavesItServing) {
+  CLIKART_SKIP_FORK_UNDER_SANITIZERS();
+  const auto layer = MakeLinear(1, 1, 1);
+  const Tensor x = Filled({1, 1}, 1);
+  ASSERT_TRUE(layer->Forward(x).ok());
+  ForkAmong([&]() -> bool { return layer->Forward(x).ok(); });
+}
+
+TEST(Concurrency, AForkAmongForwardsOfAGroupLeavesItServing) {
+  CLIKART_SKIP_FORK_UNDER_SANITIZERS();
+  const std::vector<std::shared_ptr<Layer>> parts = {MakeLinear(1, 1, 1), MakeLinear(1, 1, 2)};
+  const auto group = Value(FuseLinears(parts));
+  const Tensor x = Filled({1, 1}, 1);
+  ASSERT_TRUE(group->Forward(x).ok());
+  ForkAmong([&]() -> bool { return group->Forward(x).ok(); });
+}
+
+// Its parts' kernels under the group's activation are looked up in each forward.
+TEST(Concurrency, AForkAmongForwardsOfADissolvedGroupLeavesItServing) {
+  CLIKART_SKIP_FORK_UNDER_SANITIZERS();
+  const std::vector<std::shared_ptr<Layer>> parts = {MakeLinear(1, 1, 1), MakeLinear(1, 1, 2)};
+  const auto group = Value(FuseLinears(parts, {.activation = Activation::kRelu}));
+  ASSERT_TRUE(parts[0]->Bind({{"weight", Filled({1, 1}, 1)}, {"bias", Filled({1}, 1)}}).ok());
+  const Tensor x = Filled({1, 1}, 1);
+  ASSERT_TRUE(group->Forward(x).ok());
+  ForkAmong([&]() -> bool { return group->Forward(x).ok(); });
+}
+
+TEST(Concurrency, AForkAmongForwardsOfAConvLeavesItServing) {
+  CLIKART_SKIP_FORK_UNDER_SANITIZERS();
+  const auto layer = Value(Conv::Create(1, 1, {.kernel_size = {2}, .bias = false}));
+  ASSERT_TRUE(layer->Bind({{"weight", Filled({1, 1, 2}, 1)}}).ok());
+  // More sizes than tables are kept, so that many are made.
+  std::vector<Tensor> inputs;
+  for (int64_t size = 2; size < 20; ++size) inputs.push_back(Filled({1, size, 1}, 1));
+  const auto forward = [&] {
+    return std::all_of(inputs.begin(), inputs.end(), [&](const Tensor& x) { return layer->Forward(x).ok(); });
+  };
+  ASSERT_TRUE(forward());
+  ForkAmong(forward);
 }
 
 }  // namespace

@@ -58,6 +58,11 @@ int64_t Source(PaddingMode mode, int64_t p, int64_t size) {
 
 }  // namespace
 
+std::mutex& ConvTablesMutex() {
+  static std::mutex* const mutex = new std::mutex;
+  return *mutex;
+}
+
 absl::StatusOr<std::shared_ptr<ConvGrid>> ConvGrid::Create(const std::string& label, int64_t in_channels,
                                                            const ConvOptions& options) {
   const size_t rank = options.kernel_size.size();
@@ -206,7 +211,7 @@ std::shared_ptr<const ConvGrid::Table> ConvGrid::TableFor(std::span<const int64_
                                                           std::span<const int64_t> outputs) {
   Key key{Shape(spatial.begin(), spatial.end()), Shape(strides.begin(), strides.end())};
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(ConvTablesMutex());
     for (auto it = tables_.begin(); it != tables_.end(); ++it) {
       if (!(it->key == key)) continue;
       tables_.splice(tables_.begin(), tables_, it);
@@ -214,7 +219,7 @@ std::shared_ptr<const ConvGrid::Table> ConvGrid::TableFor(std::span<const int64_
     }
   }
   auto table = std::make_shared<const Table>(MakeTable(spatial, strides, outputs));
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(ConvTablesMutex());
   tables_.push_front({std::move(key), table});
   size_t count = 0, bytes = 0;
   std::erase_if(tables_, [&](const Entry& entry) {

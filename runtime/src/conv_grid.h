@@ -16,6 +16,9 @@
 
 namespace clikart {
 
+// Guards the tables of all convolutions, so that a fork can hold it: a lookup is short beside a convolution.
+std::mutex& ConvTablesMutex();
+
 // The geometry of one layer. Everything but the input's size is fixed.
 class ConvGrid {
  public:
@@ -66,8 +69,7 @@ class ConvGrid {
   std::vector<std::pair<int64_t, int64_t>> padding_;
   PaddingMode mode_ = PaddingMode::kZeros;
   bool pointwise_ = false;
-  std::mutex mutex_;
-  std::list<Entry> tables_;
+  std::list<Entry> tables_;  // under ConvTablesMutex()
 };
 
 }  // namespace clikart

@@ -6,6 +6,7 @@
 
 #include "clikart/codegen/product.h"
 #include "environment.h"
+#include "first_use.h"
 #include "lane_sums.h"
 #include "parallel.h"
 #include "status_macros.h"
@@ -135,7 +136,7 @@ void Engine::SetInteger(const codegen::IntegerQuant& quant, float input_scale, s
 
 KernelSet& Engine::KernelsFor(ir::Activation activation) {
   if (activation == spec().activation) return kernels_;
-  const std::lock_guard lock(others_mutex_);
+  const std::lock_guard lock(FirstUseMutex());
   for (const auto& set : others_) {
     if (set->base().activation == activation) return *set;
   }

@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -143,8 +142,7 @@ class Engine {
   std::vector<std::shared_ptr<Memory>> memory_;
   std::vector<float> bias_;
   std::optional<Tensor> joined_;
-  std::mutex others_mutex_;
-  std::vector<std::unique_ptr<KernelSet>> others_;
+  std::vector<std::unique_ptr<KernelSet>> others_;  // under FirstUseMutex()
 };
 
 // What Launch::context points at.

@@ -9,6 +9,7 @@
 
 #include "clikart/codegen/emitter.h"
 #include "clikart/ir/activation.h"
+#include "conv_grid.h"
 #include "executable_memory.h"
 #include "first_use.h"
 #include "gdb_listing.h"
@@ -32,6 +33,7 @@ void BeforeFork() {
   MakeConstants();
   StructureMutex().lock();
   FirstUseMutex().lock();
+  ConvTablesMutex().lock();
   KernelCache::BeforeFork();
   ExecutableMemoryMutex().lock();
   Jitdump::Instance().mutex().lock();
@@ -43,16 +45,19 @@ void AfterForkInParent() {
   Jitdump::Instance().mutex().unlock();
   ExecutableMemoryMutex().unlock();
   KernelCache::AfterForkInParent();
+  ConvTablesMutex().unlock();
   FirstUseMutex().unlock();
   StructureMutex().unlock();
 }
 
 void AfterForkInChild() {
+  ++g_process_number;
   GdbListMutex().unlock();
   Jitdump::Instance().mutex().unlock();
   LeaveParentsExecutableMemory();
   ExecutableMemoryMutex().unlock();
   KernelCache::AfterForkInChild();
+  ConvTablesMutex().unlock();
   // The owner of these is a thread that the child does not have: they start anew.
   new (&FirstUseMutex()) std::recursive_mutex;
   new (&StructureMutex()) std::shared_mutex;
@@ -69,6 +74,7 @@ int InstallProcessHooks() {
   // The locks exist from now on, so that a handler makes none.
   (void)StructureMutex();
   (void)FirstUseMutex();
+  (void)ConvTablesMutex();
   (void)ExecutableMemoryMutex();
   (void)Jitdump::Instance();
   (void)GdbListMutex();

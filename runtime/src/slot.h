@@ -2,14 +2,18 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <thread>
 #include <utility>
 
+#include "process_hooks.h"
+
 namespace clikart {
 
-// Readers hold the value they took for as long as they like. The lock is one bit, held for one pointer
-// copy: every forward passes through here, and a mutex would cost more than the copy.
+// Readers hold the value they took for as long as they like. The lock is one word, held for one pointer
+// copy: every forward passes through here, and a mutex would cost more than the copy. A fork waits for those who
+// store, by StructureMutex(), and not for readers: a child takes the lock from the ones that it does not have.
 template <typename T>
 class Slot {
  public:
@@ -32,14 +36,19 @@ class Slot {
 
  private:
   void Lock() const {
-    while (locked_.exchange(true, std::memory_order_acquire)) {
+    const uint32_t self = ProcessNumber();
+    uint32_t seen = kNobody;
+    while (!holder_.compare_exchange_weak(seen, self, std::memory_order_acquire, std::memory_order_relaxed)) {
+      if (seen != self) continue;
       // The holder may have lost its CPU inside: let it run.
-      while (locked_.load(std::memory_order_relaxed)) std::this_thread::yield();
+      std::this_thread::yield();
+      seen = kNobody;
     }
   }
-  void Unlock() const { locked_.store(false, std::memory_order_release); }
+  void Unlock() const { holder_.store(kNobody, std::memory_order_release); }
 
-  mutable std::atomic<bool> locked_{false};
+  static constexpr uint32_t kNobody = 0;
+  mutable std::atomic<uint32_t> holder_{kNobody};  // by ProcessNumber()
   std::shared_ptr<T> value_;
 };
 
