@@ -92,3 +92,28 @@ def test_a_bias_of_another_width_is_refused(name):
     bias = np.zeros(17, np.float32)
     value = GgufTensor("F32", bias) if name == "gguf" else bias
     assert "found float32[17], expected" in loaded(name, {"q.bias": value})
+
+
+def stored(tensors, name, arguments):
+    state = checkpoints.load_linear(tensors, "q", format=name, **arguments).state_dict()
+    return {key: np.asarray(value) for key, value in state.items()}
+
+
+@pytest.mark.parametrize("name", [name for name in LAYERS if name not in ("gguf", "safetensors")])
+def test_another_byte_order_has_the_same_values(name):
+    tensors, arguments = LAYERS[name]
+    rng = np.random.default_rng(1)
+    codes = {"qweight", "qzeros", "weight_packed", "weight_zero_point"}
+    tensors = {
+        f"q.{key}": rng.integers(-(2**31), 2**31, value.shape).astype(np.int32) if key in codes else value
+        for key, value in tensors.items()
+    }
+    if "q.g_idx" in tensors:
+        tensors["q.g_idx"] = (rng.permutation(32) // 16).astype(np.int32)
+    native = stored(tensors, name, arguments)
+    swapped = stored(
+        {key: value.astype(value.dtype.newbyteorder(">")) for key, value in tensors.items()}, name, arguments
+    )
+    assert native.keys() == swapped.keys()
+    for key, value in native.items():
+        np.testing.assert_array_equal(swapped[key], value)

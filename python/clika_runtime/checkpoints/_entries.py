@@ -91,13 +91,13 @@ def describe(array: np.ndarray) -> str:
 
 
 def array_of(value: Any, name: str) -> np.ndarray:
-    """`value` as a NumPy array, without a copy where memory can be shared.
+    """`value` as a NumPy array of the CPU's byte order, without a copy where memory can be shared.
 
     Tensors and whatever `Tensor.from_data` takes; and what a checkpoint may hold although no layer does: int64 shapes,
     PyTorch's 8-bit floats.
     """
     if isinstance(value, np.ndarray):
-        return value
+        return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
     if str(getattr(value, "dtype", "")).startswith("torch.float8_"):
         return _float8_of_torch(value)
     try:
