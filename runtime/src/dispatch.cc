@@ -17,8 +17,9 @@ namespace {
 // multiplies and adds some 32 numbers a nanosecond with generated code and streams some 16 bytes; the
 // portable kernel takes about 16 times as long.
 constexpr double kMultiplyAddsPerNs = 32, kBytesPerNs = 16, kPortableFactor = 16;
-// What preparing an input of a row takes.
+// What preparing an input of a row takes, and what prepared rows may fill: more of them go in turns.
 constexpr double kPrepareNs = 0.2;
+constexpr int64_t kPreparedBytes = 32 << 20;
 // Below this a second thread would not pay for being asked (docs/thread-pool.md).
 constexpr double kInlineNs = 6000;
 // Tiles for each thread, so that a late thread costs little; and the least that a tile should take.
@@ -164,10 +165,9 @@ codegen::PreparedRows Prepare(const Launch& launch, int width) {
   return {.data = args.out, .count = rows};
 }
 
-void RunTiles(const Launch& whole) {
-  const int width = EstimateNs(whole) < kInlineNs ? 1 : ParallelWidth();
-  Launch launch = whole;
-  launch.args.prepared = Prepare(whole, width);
+void RunTiles(Launch launch) {
+  const int width = EstimateNs(launch) < kInlineNs ? 1 : ParallelWidth();
+  launch.args.prepared = Prepare(launch, width);
   const Partition cut = MakePartition(launch, width);
   const int64_t tiles = launch.copies * cut.panel_tiles * cut.row_tiles;
   if (width == 1 || tiles == 1) {
@@ -178,9 +178,29 @@ void RunTiles(const Launch& whole) {
   ParallelFor(tiles, [&](int64_t i) { RunIndex(launch, cut, i); });
 }
 
+// As many rows at once as may be prepared.
+int64_t RowsOfTurn(const Launch& launch) {
+  const codegen::KernelImage& image = launch.kernel->image;
+  const int64_t bytes = codegen::PreparedBytes(image, launch.args.codes, launch.args.rows);
+  if (bytes <= kPreparedBytes) return launch.args.rows;
+  const int64_t tile_rows = std::max<int64_t>(1, image.schedule.tile_rows);
+  return std::max<int64_t>(1, kPreparedBytes / (bytes / launch.args.rows) / tile_rows) * tile_rows;
+}
+
+void RunTurns(const Launch& launch) {
+  const int64_t most = RowsOfTurn(launch);
+  for (int64_t row = 0; row < launch.args.rows; row += most) {
+    Launch turn = launch;
+    turn.args.x += row * launch.args.x_stride;
+    turn.args.y += row * launch.args.y_stride;
+    turn.args.rows = std::min(most, launch.args.rows - row);
+    RunTiles(turn);
+  }
+}
+
 void RunAndTell(const Launch& launch) {
   const auto start = std::chrono::steady_clock::now();
-  RunTiles(launch);
+  RunTurns(launch);
   const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
   Log(kLogRuns, absl::StrFormat("ran %s: %d rows%s in %.3f ms", launch.kernel->signature, launch.args.rows,
                                 launch.copies == 1 ? "" : absl::StrCat(" x ", launch.copies), time.count()));
@@ -192,7 +212,7 @@ void Run(const Launch& launch) {
   if (launch.args.rows == 0 || launch.args.panels == 0 || launch.copies == 0) return;
   CountDispatch(launch.kernel->signature);
   if (Logs(kLogRuns)) return RunAndTell(launch);
-  RunTiles(launch);
+  RunTurns(launch);
 }
 
 }  // namespace clikart
