@@ -38,12 +38,11 @@ void Free(Block block) {
 }  // namespace
 
 BlockCache::~BlockCache() {
-  absl::MutexLock lock(&mutex_);
   for (const Block& block : kept_) Free(block);
 }
 
 Block BlockCache::Take(size_t bytes) {
-  if (mutex_.TryLock()) {
+  if (std::unique_lock lock(mutex_, std::try_to_lock); lock) {
     // The last one given is likeliest to be in a cache of the CPU.
     const auto found =
         std::find_if(kept_.rbegin(), kept_.rend(), [&](const Block& block) { return Fits(block, bytes); });
@@ -53,7 +52,7 @@ Block BlockCache::Take(size_t bytes) {
       kept_bytes_ -= block.bytes;
       kept_.erase(std::next(found).base());
     }
-    mutex_.Unlock();
+    lock.unlock();
     if (block.data != nullptr) {
       ASAN_UNPOISON_MEMORY_REGION(block.data, block.bytes);
       return block;
@@ -64,7 +63,8 @@ Block BlockCache::Take(size_t bytes) {
 }
 
 void BlockCache::Give(Block block) {
-  if (block.bytes > budget_ || !mutex_.TryLock()) return Free(block);
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (block.bytes > budget_ || !lock) return Free(block);
   ASAN_POISON_MEMORY_REGION(block.data, block.bytes);
   kept_.push_back(block);
   kept_bytes_ += block.bytes;
@@ -75,12 +75,12 @@ void BlockCache::Give(Block block) {
     kept_bytes_ -= oldest->bytes;
   }
   kept_.erase(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(out.size()));
-  mutex_.Unlock();
+  lock.unlock();
   for (const Block& each : out) Free(each);
 }
 
 size_t BlockCache::kept_bytes() const {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   return kept_bytes_;
 }
 

@@ -6,10 +6,8 @@
 #pragma once
 
 #include <cstddef>
+#include <mutex>
 #include <vector>
-
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 
 namespace clikart {
 
@@ -33,12 +31,12 @@ class BlockCache {
   size_t kept_bytes() const;
 
  private:
-  // Nobody waits for the lock: a thread that finds it taken does without, and so does a child that was forked while
-  // another thread held it.
-  mutable absl::Mutex mutex_;
   const size_t budget_;
-  std::vector<Block> kept_ ABSL_GUARDED_BY(mutex_);  // in the order they were given
-  size_t kept_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Of what follows. Nobody waits for it: a thread that finds it taken does without, and so does a child that was
+  // forked while another thread held it. (ThreadSanitizer does not see absl::Mutex::TryLock.)
+  mutable std::mutex mutex_;
+  std::vector<Block> kept_;  // in the order they were given
+  size_t kept_bytes_ = 0;
 };
 
 }  // namespace clikart
