@@ -197,10 +197,11 @@ absl::Status QuantizeRows(const WeightReader& weight, const QuantScheme& scheme,
     }
   });
   if (!unreached.get().has_value()) return absl::OkStatus();
+  const char* const further = scheme.scale_type == ir::ScaleType::kBFloat16 ? "float32" : "bfloat16 or float32";
   return absl::FailedPreconditionError(absl::StrCat("weight: row ", *unreached.get() / groups, ", group ",
                                                     *unreached.get() % groups, " is beyond what ", scheme.ToString(),
                                                     " can store: its scales end at ", rules.grid.format.greatest,
-                                                    "; use a scheme with bfloat16 or float32 scales"));
+                                                    "; use a scheme with ", further, " scales"));
 }
 
 // What the error of each input counts, checked; empty where none is given.

@@ -280,6 +280,16 @@ def test_weights_beyond_the_scales_are_refused():
     assert_within_half_a_step(weight, nn.QLinearWoQ.quantize(linear_of(weight), "int8_bf16"))
 
 
+@pytest.mark.parametrize(
+    ("scales", "remedy"), [("", "bfloat16 or float32"), ("_e8m0", "bfloat16 or float32"), ("_bf16", "float32")]
+)
+def test_scales_that_reach_further_are_named(scales, remedy):
+    weight = np.full((1, 16), np.finfo(np.float32).max)
+    with pytest.raises(clika_runtime.ClikaRTError, match=f"; use a scheme with {remedy} scales$"):
+        nn.QLinearWoQ.quantize(linear_of(weight), f"nf4_g16{scales}")
+    nn.QLinearWoQ.quantize(linear_of(weight), "nf4_g16_f32")
+
+
 def test_wrong_arguments(rng):
     linear = linear_of(rng.standard_normal((4, 8), np.float32))
     for other in (None, np.ones((4, 8), np.float32), nn.QLinearWoQ.quantize(linear, "int8"), nn.Conv1d(1, 1, 1)):
