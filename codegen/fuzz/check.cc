@@ -61,7 +61,7 @@ Verdict CheckFloat(const Case& c, const Emitter& emitter, const EmittedKernel& k
   const std::vector<std::byte> got = Run(kernel, problem, c, fault);
   if (!fault.empty()) return Wrong(fault);
   std::vector<std::byte> wanted;
-  if (c.spec.product != ir::Product::kFma) {
+  if (ir::HasOwnSums(c.spec.product)) {
     std::vector<float> sums;
     if (Verdict verdict = OwnSums(c, emitter, problem, sums); verdict.kind != Verdict::Kind::kGood) return verdict;
     wanted = Finish(problem, sums);
@@ -115,7 +115,7 @@ Verdict CheckQuantized(const Case& c, const Emitter& emitter, const EmittedKerne
   const std::vector<float> got = Run(kernel, problem, c, fault);
   if (!fault.empty()) return Wrong(fault);
   std::vector<float> wanted;
-  if (c.spec.product != ir::Product::kFma) {
+  if (ir::HasOwnSums(c.spec.product)) {
     std::vector<float> sums;
     if (Verdict verdict = OwnSums(c, emitter, problem, sums); verdict.kind != Verdict::Kind::kGood) return verdict;
     wanted = Finish(problem, sums);

@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 2> kAccessNames = {"dense", "indirect"};
 constexpr std::array<std::string_view, 5> kContractionNames = {"float", "weight_only", "row_int8", "integer",
                                                                "depthwise"};
 constexpr std::array<std::string_view, 2> kBiasNames = {"none", "f32"};
-constexpr std::array<std::string_view, 4> kProductNames = {"fma", "dot_bf16", "tile_bf16", "tile_f16"};
+constexpr std::array<std::string_view, 5> kProductNames = {"fma", "dot_bf16", "tile_bf16", "tile_f16", "tile_int8"};
 constexpr std::array<std::string_view, 3> kOrderNames = {"natural", "g_idx", "g_idx_uneven"};
 constexpr std::array<std::string_view, 2> kOutputNames = {"real", "requantized"};
 
@@ -182,8 +182,9 @@ absl::Status VerifyProduct(const KernelSpec& spec) {
   if (spec.quantized_weights()) {
     if (absl::Status status = VerifyCodeInterleave(spec); !status.ok()) return status;
     if (spec.product == Product::kFma) return absl::OkStatus();
-    if (spec.product == Product::kTileBf16 && spec.x == DType::kBFloat16 && DecodesToBf16(*spec.scheme) &&
-        spec.contraction == Contraction::kWeightOnly) {
+    const bool integers = spec.contraction == Contraction::kRowInt8;
+    if (spec.product == Product::kTileInt8 && integers) return absl::OkStatus();
+    if (spec.product == Product::kTileBf16 && spec.x == DType::kBFloat16 && DecodesToBf16(*spec.scheme) && !integers) {
       return absl::OkStatus();
     }
     return FieldError("product", Name(spec.product), "fma for this contraction");
@@ -200,7 +201,9 @@ absl::Status VerifyProduct(const KernelSpec& spec) {
   if (spec.product == Product::kFma) return absl::OkStatus();
   const std::string_view product = Name(spec.product);
   const DType dtype = spec.product == Product::kTileF16 ? DType::kFloat16 : DType::kBFloat16;
-  if (spec.contraction != Contraction::kFloat) return FieldError("product", product, "fma for this contraction");
+  if (spec.contraction != Contraction::kFloat || spec.product == Product::kTileInt8) {
+    return FieldError("product", product, "fma for this contraction");
+  }
   if (spec.x != dtype || spec.w != dtype) {
     return FieldError("product", product, Text("fma for ", Name(spec.x), " by ", Name(spec.w)));
   }

@@ -154,6 +154,11 @@ TEST(KernelSpecTest, EveryProductSurvivesTheText) {
     EXPECT_TRUE(spec.Verify().ok()) << spec.Verify();
     EXPECT_EQ(KernelSpec::Parse(spec.ToString()).value(), spec);
   }
+  KernelSpec codes = WeightOnlySpec();
+  codes.contraction = Contraction::kRowInt8;
+  codes.product = Product::kTileInt8;
+  EXPECT_TRUE(codes.Verify().ok()) << codes.Verify();
+  EXPECT_EQ(KernelSpec::Parse(codes.ToString()).value(), codes);
 }
 
 TEST(KernelSpecTest, VerifyNamesAProductOrInterleaveThatDoesNotFit) {
@@ -178,6 +183,10 @@ TEST(KernelSpecTest, VerifyNamesAProductOrInterleaveThatDoesNotFit) {
               HasSubstr("product is dot_bf16"));
   EXPECT_THAT(message(FloatSpec(), [&](KernelSpec& s) { bf16(s), s.product = Product::kTileF16; }),
               HasSubstr("product is tile_f16"));
+  EXPECT_THAT(message(FloatSpec(), [&](KernelSpec& s) { bf16(s), s.product = Product::kTileInt8; }),
+              HasSubstr("product is tile_int8"));
+  EXPECT_THAT(message(WeightOnlySpec(), [](KernelSpec& s) { s.product = Product::kTileInt8; }),
+              HasSubstr("product is tile_int8"));
   EXPECT_THAT(message(IntegerSpec(), [](KernelSpec& s) { s.product = Product::kTileBf16; }),
               HasSubstr("product is tile_bf16"));
   EXPECT_THAT(message(DepthwiseSpec(), [&](KernelSpec& s) { bf16(s), s.interleave = 1; }),

@@ -42,15 +42,18 @@ enum class InputOrder : uint8_t {
   kUneven,   // sorted; groups of any size
 };
 
-// The instruction that multiplies and adds. kFma is rule 1 to the bit; the others are rule 5, and one that
-// an emitter has no form of may be computed by rule 1.
+// The instruction that multiplies and adds. kFma is the contraction's own rule to the bit, and so is kTileInt8, as sums
+// of integers are exact; the others are rule 5. One that an emitter has no form of may be computed as kFma is.
 enum class Product : uint8_t {
   kFma,
   kDotBf16,   // vdpbf16ps: bf16 x bf16, two k steps at a time
   kTileBf16,  // tdpbf16ps: the same over tiles
   kTileF16,   // tdpfp16ps: f16 x f16
+  kTileInt8,  // tdpbsud: int8 x uint8 over tiles (kRowInt8)
 };
 std::string_view Name(Product product);  // as in the text: "fma", "dot_bf16"
+// Sums are the instruction's own, within rule 5's bound.
+constexpr bool HasOwnSums(Product product) { return product != Product::kFma && product != Product::kTileInt8; }
 
 struct KernelSpec {
   Contraction contraction = Contraction::kFloat;
