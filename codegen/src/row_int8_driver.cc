@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "column_orders.h"
+#include "row_int8_rows.h"
 #include "tile_scratch.h"
 
 namespace clikart::codegen {
@@ -53,64 +54,46 @@ const std::byte* OrderedRow(const KernelImage& kernel, const std::byte* x, const
   return ordered;
 }
 
+// A register tile has no more sums than the largest, whatever its shape.
+int64_t SumsBytes(const Schedule& schedule, int64_t rows) {
+  return std::max(rows, schedule.row_block) * schedule.panel_block * kAccumulatorRow;
+}
+
 // One tile under way.
 class Tile {
  public:
   Tile(const KernelImage& kernel, const TileArgs& args)
       : kernel_(kernel),
         args_(args),
+        schedule_(VectorSchedule(kernel.schedule)),
         layout_(ir::CodeLayoutOf(kernel.spec)),
-        row_codes_(kernel.spec, kernel.schedule, args.prepared.count),
         panel_bytes_(layout_.PanelBytes()),
-        accumulator_stride_(args.rows * kAccumulatorRow),
-        merged_at_(SumsBytes(kernel.schedule, args.rows)),
-        orders_(kernel.spec, args) {}
+        accumulator_stride_(args.rows * kAccumulatorRow) {}
 
   void Run() const {
-    for (int64_t order = 0; order < orders_.count(); ++order) {
-      if (orders_.IsNew(order)) RunOrder(order);
-    }
-  }
-
-  // A register tile has no more sums than the largest, whatever its shape.
-  static int64_t SumsBytes(const Schedule& schedule, int64_t rows) {
-    return std::max(rows, schedule.row_block) * schedule.panel_block * kAccumulatorRow;
+    std::byte* const merged = args_.scratch + SumsBytes(schedule_, args_.rows);
+    const RowInt8Rows rows(kernel_, args_, merged, accumulator_stride_);
+    rows.Run([&](const RowCodes& codes, int64_t first, int64_t end, RowInt8Rows::Take take) {
+      Multiply(codes, first, end, take);
+    });
   }
 
  private:
-  // The runs of panels that have lanes of that order.
-  void RunOrder(int64_t order) const {
-    for (int64_t panel = 0; panel < args_.panels;) {
-      const int64_t first = panel;
-      while (panel < args_.panels && orders_.Width(order, panel, args_.panels, 1) != 0) ++panel;
-      if (panel == first) {
-        ++panel;
-        continue;
-      }
-      Multiply(order, first, panel);
-    }
-  }
-
-  void Multiply(int64_t order, int64_t first, int64_t end) const {
-    const int64_t blocks = (args_.rows + kernel_.schedule.row_block - 1) / kernel_.schedule.row_block;
-    int64_t width = WidestPanels(kernel_.schedule, RowsOfBlock(args_.rows, blocks, 0));
+  void Multiply(const RowCodes& codes, int64_t first, int64_t end, RowInt8Rows::Take take) const {
+    const int64_t blocks = (args_.rows + schedule_.row_block - 1) / schedule_.row_block;
+    int64_t width = WidestPanels(schedule_, RowsOfBlock(args_.rows, blocks, 0));
     for (int64_t panel = first; panel < end; panel += width) {
       while (width > end - panel) width /= 2;
-      MultiplyPanels(order, blocks, panel, width);
-      for (int64_t i = 0; i < width; ++i) Finish(order, panel + i, args_.scratch + i * accumulator_stride_);
+      MultiplyPanels(codes, blocks, panel, width);
+      for (int64_t i = 0; i < width; ++i) take(panel + i, args_.scratch + i * accumulator_stride_);
     }
   }
 
-  // Of the tile's row `row`.
-  const std::byte* Rows(int64_t order, int64_t at, int64_t row, int64_t stride) const {
-    return args_.prepared.data + order * row_codes_.bytes() + at + (args_.prepared.first + row) * stride;
-  }
-
-  void MultiplyPanels(int64_t order, int64_t blocks, int64_t panel, int64_t width) const {
+  void MultiplyPanels(const RowCodes& codes, int64_t blocks, int64_t panel, int64_t width) const {
     GroupsArgs groups;
-    groups.a_stride = row_codes_.codes_stride();
+    groups.a_stride = codes.stride;
     groups.b_stride = panel_bytes_;
-    groups.corrections_stride = row_codes_.corrections_stride();
+    groups.corrections_stride = codes.corrections_stride;
     groups.c_stride = accumulator_stride_;
     const std::byte* const weights = args_.weights + panel * panel_bytes_;
     // One block of rows streams the weights; of several the first ones wait for the panels that come next.
@@ -118,35 +101,24 @@ class Tile {
     int64_t row = 0;
     for (int64_t i = 0; i < blocks; ++i) {
       const int64_t rows = RowsOfBlock(args_.rows, blocks, i);
-      groups.a = Rows(order, row_codes_.codes_at(), row, groups.a_stride);
+      groups.a = codes.codes + row * codes.stride;
       groups.b = weights;
       groups.prefetch = weights + ahead;
-      groups.corrections = Rows(order, row_codes_.corrections_at(), row, sizeof(int32_t));
+      groups.corrections = codes.corrections + row * int64_t{sizeof(int32_t)};
       groups.c = args_.scratch + row * kAccumulatorRow;
       groups.groups = layout_.Groups();
-      std::memcpy(groups.row_scales, Rows(order, row_codes_.scales_at(), row, sizeof(float)),
-                  static_cast<size_t>(rows) * sizeof(float));
+      std::memcpy(groups.row_scales, codes.scales + row, static_cast<size_t>(rows) * sizeof(float));
       Call(kernel_, MicroEntry({WeightForm::kPacked, static_cast<int>(rows), static_cast<int>(width)}), groups);
       row += rows;
     }
   }
 
-  void Finish(int64_t order, int64_t panel, const std::byte* c) const {
-    std::byte* const merged = args_.scratch + merged_at_ + panel * accumulator_stride_;
-    const std::byte* const complete = orders_.Complete(order, panel, args_.rows, c, merged);
-    if (complete == nullptr) return;
-    EpilogueArgs epilogue = EpilogueOf(kernel_, args_, panel, complete, nullptr);
-    Call(kernel_, kEpilogueEntry, epilogue);
-  }
-
   const KernelImage& kernel_;
   const TileArgs& args_;
+  const Schedule schedule_;
   const ir::CodeLayout layout_;
-  const RowCodesLayout row_codes_;
   const int64_t panel_bytes_;
   const int64_t accumulator_stride_;
-  const int64_t merged_at_;
-  const ColumnOrders orders_;
 };
 
 }  // namespace
@@ -163,7 +135,9 @@ int64_t DeepestGroup(const ir::QuantScheme& scheme) {
 RowCodesLayout::RowCodesLayout(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows) {
   // A line more, so that rows do not fall into the same sets of the cache.
   codes_stride_ = RoundUp(CodeBytes(spec, schedule) + kCodeSlack, kLine) + kLine;
-  scales_at_ = rows * codes_stride_;
+  // The last tile of a matrix has all of its rows, codes or not.
+  const int64_t read_rows = schedule.matrix_rows > 0 ? rows + schedule.matrix_rows - 1 : rows;
+  scales_at_ = read_rows * codes_stride_;
   corrections_at_ = scales_at_ + RoundUp(rows * int64_t{sizeof(float)}, kLine);
   corrections_stride_ = RoundUp(rows * int64_t{sizeof(int32_t)}, kLine);
   bytes_ = corrections_at_ + ir::CodeLayoutOf(spec).Groups() * corrections_stride_;
@@ -209,7 +183,21 @@ void MakeRowCodes(const KernelImage& kernel, const PrepareArgs& args) {
 
 int64_t RowInt8ScratchBytes(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t panels) {
   const bool merges = spec.order != ir::InputOrder::kNatural;
-  return Tile::SumsBytes(schedule, rows) + (merges ? panels * rows * kAccumulatorRow : 0);
+  return SumsBytes(schedule, rows) + (merges ? panels * rows * kAccumulatorRow : 0);
+}
+
+int64_t RowsOfTile(const ir::KernelSpec& spec, const Schedule& schedule, int64_t most_blocks) {
+  const int64_t block_bytes = std::max<int64_t>(1, schedule.row_block * CodeBytes(spec, schedule));
+  return std::clamp<int64_t>(kCodesOfTile / block_bytes, 2, most_blocks) * schedule.row_block;
+}
+
+Schedule VectorSchedule(const Schedule& schedule) {
+  if (schedule.matrix_rows == 0) return schedule;
+  Schedule vectors = schedule;
+  vectors.matrix_rows = 0;
+  vectors.row_block = schedule.few_rows;
+  vectors.few_rows = kDecodesAlways;
+  return vectors;
 }
 
 Schedule MakeRowInt8Schedule(const ir::KernelSpec& spec, const RegisterTile& tile) {
@@ -218,9 +206,8 @@ Schedule MakeRowInt8Schedule(const ir::KernelSpec& spec, const RegisterTile& til
   schedule.row_block = tile.rows;
   schedule.panel_block = tile.panels;
   schedule.step = tile.depth;
-  const int64_t block_bytes = std::max<int64_t>(1, tile.rows * CodeBytes(spec, schedule));
-  schedule.tile_rows = std::clamp<int64_t>(kCodesOfTile / block_bytes, 2, kMostRowBlocks) * tile.rows;
-  schedule.tile_panels = 128;
+  schedule.tile_rows = RowsOfTile(spec, schedule, kMostRowBlocks);
+  schedule.tile_panels = kPanelsOfTile;
   return schedule;
 }
 

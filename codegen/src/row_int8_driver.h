@@ -31,6 +31,8 @@ inline int UnsignedMidpoint(const ir::QuantScheme& scheme) { return 1 << (scheme
 
 // Steps of a group whose sums stay in int32 whatever the codes and zero points are.
 int64_t DeepestGroup(const ir::QuantScheme& scheme);
+// A row's sum of codes over so long a group fits 16 bits, as the zero points do that it is multiplied with.
+inline constexpr int64_t kWordGroup = 32'767 / 127;
 // Of the longest group.
 inline int64_t LongestGroup(const ir::KernelSpec& spec) {
   const int64_t size = spec.scheme->group_size;
@@ -44,6 +46,10 @@ inline int UnitParts(const ir::KernelSpec& spec, const Schedule& schedule) {
   return spec.interleave / static_cast<int>(schedule.step);
 }
 inline constexpr int kPartBytes = 4;
+// The bits of that: codes as bytes, or of whole bytes every other one as 16 bits.
+constexpr uint32_t PartMask(const ir::QuantScheme& scheme) {
+  return scheme.bits == 8 ? 0x00ff00ff : scheme.bits == 4 ? 0x0f0f0f0f : 0x03030303;
+}
 
 // Makes rows of x codes: rule 6's, of rows that are not finite any. Entries of these arguments move on.
 struct QuantizeArgs {
@@ -57,6 +63,15 @@ struct QuantizeArgs {
   int64_t corrections_stride = 0;  // bytes between groups
   int64_t rows = 0;
   alignas(64) float tail[ir::kPanelLanes] = {};  // the entry's own
+};
+
+// What a group's header says of a panel's lanes.
+struct alignas(64) GroupHeader {
+  float scales[ir::kPanelLanes];
+  union {
+    float minimums[ir::kPanelLanes];
+    int32_t zero_points[ir::kPanelLanes];
+  };
 };
 
 // Multiplies a block of rows by all groups of a panel, or of several neighbouring ones. Entries move on.
@@ -74,14 +89,7 @@ struct GroupsArgs {
   int64_t groups = 0;
   // Of the rows' scales, and what the group's headers say; the latter are the entry's own.
   alignas(64) float row_scales[kMostTileRows] = {};
-  struct Header {
-    float scales[ir::kPanelLanes];
-    union {
-      float minimums[ir::kPanelLanes];
-      int32_t zero_points[ir::kPanelLanes];
-    };
-  };
-  alignas(64) Header headers[kMostTilePanels];
+  GroupHeader headers[kMostTilePanels];
 };
 
 // Entry numbers; micro kernels are those of the panel driver, as are the epilogue and, for rows of 16 bits that are
@@ -117,8 +125,14 @@ void MakeRowCodes(const KernelImage& kernel, const PrepareArgs& args);
 // Scratch of a tile.
 int64_t RowInt8ScratchBytes(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t panels);
 
+// Rows of a tile whose codes stay in the second-level cache: at least two of the schedule's blocks.
+int64_t RowsOfTile(const ir::KernelSpec& spec, const Schedule& schedule, int64_t most_blocks);
+inline constexpr int64_t kPanelsOfTile = 128;
+
 // Rows and panels of a tile for that register tile.
 Schedule MakeRowInt8Schedule(const ir::KernelSpec& spec, const RegisterTile& tile);
+// That of the register kernels, which of a kernel of matrix tiles take few rows.
+Schedule VectorSchedule(const Schedule& schedule);
 
 // TileFunction of every emitter that provides these entries.
 void RunRowInt8(const KernelImage& kernel, const TileArgs& args);

@@ -154,6 +154,10 @@ class KernelCode : public Assembler {
   void LoadScales(ir::ScaleType type, const RegExp& from, int first, int count);
   void LoadZeroPoints(const Vector& to, const RegExp& from) { vpmovzxbd(to, ptr[from]); }  // as int32
 
+  // A group's header to the GroupHeader at `to` (row_int8_driver.h), by registers [first, first + kHeaderRegisters).
+  static constexpr int kHeaderRegisters = 12;
+  void KeepHeader(const ir::CodeLayout& layout, const RegExp& header, const RegExp& to, int first);
+
   // Runs a program on registers [first, first + count), at least kFewestRegisters: input i in first + i. Answers the
   // register that has the result. What does not fit is spilled below rsp, which is as before at the end.
   Vector RunProgram(const ir::Program& program, int first, int count);

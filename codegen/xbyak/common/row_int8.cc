@@ -14,22 +14,13 @@ namespace {
 constexpr int kLine = 64;
 constexpr int kUnitBytes = static_cast<int>(ir::kPanelLanes) * kPartBytes;
 constexpr uint32_t kOneWords = 0x00010001;
-// What a zero point is multiplied with fits 16 bits up to so long groups, so that the 16-bit product does.
-constexpr int64_t kWordGroup = 32'767 / 127;
-constexpr int kProgramRegisters = 12;  // at most, before the constants
-
-// The bits of a unit that a part takes once it is shifted down.
-uint32_t PartMask(const ir::QuantScheme& scheme) {
-  return scheme.bits == 8 ? 0x00ff00ff : scheme.bits == 4 ? 0x0f0f0f0f : 0x03030303;
-}
 
 int HeaderAt(int panel, size_t part) {
-  return static_cast<int>(offsetof(GroupsArgs, headers) + static_cast<size_t>(panel) * sizeof(GroupsArgs::Header) +
-                          part);
+  return static_cast<int>(offsetof(GroupsArgs, headers) + static_cast<size_t>(panel) * sizeof(GroupHeader) + part);
 }
-constexpr size_t kScales = offsetof(GroupsArgs::Header, scales);
-constexpr size_t kMinimums = offsetof(GroupsArgs::Header, minimums);
-constexpr size_t kZeroPoints = offsetof(GroupsArgs::Header, zero_points);
+constexpr size_t kScales = offsetof(GroupHeader, scales);
+constexpr size_t kMinimums = offsetof(GroupHeader, minimums);
+constexpr size_t kZeroPoints = offsetof(GroupHeader, zero_points);
 
 }  // namespace
 
@@ -150,28 +141,31 @@ void KernelCode::EachSum(const GroupsKernel& kernel,
   }
 }
 
+void KernelCode::KeepHeader(const ir::CodeLayout& layout, const RegExp& header, const RegExp& to, int first) {
+  const ir::ScaleType scales = layout.scheme.scale_type;
+  const Correction correction = CorrectionOf(layout.scheme);
+  const Vector value = Register(first);
+  for (int half = 0; half < halves(); ++half) {
+    const int lane = half * lanes();
+    const auto keep = [&](size_t part) { vmovups(ptr[to + static_cast<int>(part) + lane * 4], value); };
+    LoadScales(scales, header + static_cast<int>(layout.ScaleAt(lane)), first, kHeaderRegisters);
+    keep(kScales);
+    if (correction == Correction::kMinimums) {
+      LoadScales(scales, header + static_cast<int>(layout.MinimumAt(lane)), first, kHeaderRegisters);
+      keep(kMinimums);
+    } else if (correction == Correction::kZeroPoints) {
+      LoadZeroPoints(value, header + static_cast<int>(layout.ZeroPointAt(lane)));
+      keep(kZeroPoints);
+    }
+  }
+}
+
 void KernelCode::StartGroup(const GroupsKernel& kernel) {
-  const ir::CodeLayout& layout = kernel.layout;
-  const ir::QuantScheme& scheme = layout.scheme;
-  const auto header_bytes = static_cast<int>(layout.CodesAt());
-  // No sum is under way, so that every register is free but the constants.
-  const Vector value = Register(0);
-  const int registers = std::min(kProgramRegisters, vectors());
+  const auto header_bytes = static_cast<int>(kernel.layout.CodesAt());
   for (int panel = 0; panel < kernel.panels; ++panel) {
     for (int at = 0; at < header_bytes; at += kLine) prefetcht0(ptr[kernel.ahead.At(panel) + at]);
-    for (int half = 0; half < halves(); ++half) {
-      const int lane = half * lanes();
-      const auto keep = [&](size_t part) { vmovups(ptr[rdi + HeaderAt(panel, part) + lane * 4], value); };
-      LoadScales(scheme.scale_type, kernel.b.At(panel) + static_cast<int>(layout.ScaleAt(lane)), 0, registers);
-      keep(kScales);
-      if (kernel.correction == Correction::kMinimums) {
-        LoadScales(scheme.scale_type, kernel.b.At(panel) + static_cast<int>(layout.MinimumAt(lane)), 0, registers);
-        keep(kMinimums);
-      } else if (kernel.correction == Correction::kZeroPoints) {
-        LoadZeroPoints(value, kernel.b.At(panel) + static_cast<int>(layout.ZeroPointAt(lane)));
-        keep(kZeroPoints);
-      }
-    }
+    // No sum is under way, so that every register is free but the constants.
+    KeepHeader(kernel.layout, kernel.b.At(panel), rdi + HeaderAt(panel, 0), 0);
   }
   for (const StridedRuns* const runs : {&kernel.b, &kernel.ahead}) {
     for (const Reg64& base : runs->bases) add(base, header_bytes);
