@@ -27,9 +27,10 @@ McaCase Integer(IsaLevel level, McaGoals goals) {
   return integer;
 }
 
-McaCase Codes(const char* scheme, IsaLevel level, McaGoals goals) {
+McaCase Codes(const char* scheme, IsaLevel level, McaGoals goals,
+              ir::Contraction contraction = ir::Contraction::kWeightOnly) {
   McaCase codes{Dense(DType::kFloat32, DType::kInt8, DType::kFloat32), level, goals};
-  codes.spec.contraction = ir::Contraction::kWeightOnly;
+  codes.spec.contraction = contraction;
   codes.spec.scheme = ir::QuantScheme::Parse(scheme).value();
   codes.spec.w = codes.spec.scheme->CodeDType();
   return codes;
@@ -53,6 +54,8 @@ std::vector<McaCase> McaCases() {
       Float(DType::kBFloat16, IsaLevel::kAmx, kTiles),
       Codes("int4_g32", IsaLevel::kAvx2, kNone),
       Codes("int4_g32", IsaLevel::kAvx512, kFma),
+      Codes("int4_g32", IsaLevel::kAmx, kTiles, ir::Contraction::kRowInt8),
+      Codes("int8", IsaLevel::kAmx, kTiles, ir::Contraction::kRowInt8),
       Integer(IsaLevel::kAvx2, kNone),
       Integer(IsaLevel::kAvxVnni, kDot),
       Integer(IsaLevel::kAvx512Vnni, kDot),

@@ -179,6 +179,34 @@ TEST(KernelLoops, AreFoundInAKernel) {
   EXPECT_GE(main_loops, 1);
 }
 
+// Where dot products of vectors take few rows, the main loops are those of tiles all the same.
+TEST(KernelLoops, TheMainOnesAreOfTilesWhereThereAreSome) {
+  for (const char* const scheme : {"int8", "int2_g32"}) {
+    ir::KernelSpec spec;
+    spec.contraction = ir::Contraction::kRowInt8;
+    spec.n = 64;
+    spec.k = 512;
+    spec.scheme = ir::QuantScheme::Parse(scheme).value();
+    spec.w = spec.scheme->CodeDType();
+    const codegen::Target target = codegen::TargetOf(codegen::IsaLevel::kAmx);
+    spec.product = codegen::ProductFor(spec, target, codegen::MathMode::kNative);
+    spec.interleave = codegen::InterleaveFor(spec, target, codegen::MathMode::kNative);
+    const auto emitted = codegen::FindEmitter("xbyak")->Emit(spec, target);
+    const auto loops = LoopsOf(std::get<codegen::EmittedKernel>(emitted));
+    ASSERT_TRUE(loops.ok()) << loops.status();
+    int main_loops = 0, vectors = 0;
+    for (const KernelLoop& loop : *loops) {
+      vectors += loop.counts.multiplies > 4 ? 1 : 0;
+      if (!loop.main) continue;
+      ++main_loops;
+      EXPECT_EQ(loop.counts.tile_products, 4) << loop.name;
+      EXPECT_EQ(loop.counts.tile_loads, 4) << loop.name;
+    }
+    EXPECT_GT(main_loops, 0);
+    EXPECT_GT(vectors, 0);
+  }
+}
+
 // What emitters say of their loops is what a decoder finds, for every level.
 TEST(KernelLoops, AreAsEmittersRecordThem) {
   int64_t recorded_loops = 0;

@@ -102,7 +102,7 @@ std::vector<Target> Targets() {
 void AddRowInt8(bool few, std::vector<ir::KernelSpec>& specs) {
   for (const char* const scheme :
        {"int8", "int8_g32_bf16", "int8_g5_asym_f32", "int8_g16_min_bf16", "int4_g32", "int4_asym_e8m0",
-        "int4_g128_asym_bf16", "int4_g32_min", "int2_g8", "int2_g12_asym", "int2_g32_e4m3"}) {
+        "int4_g128_asym_bf16", "int4_g32_min", "int8_g50_asym", "int2_g8", "int2_g12_asym", "int2_g32_e4m3"}) {
     for (const DType x : {DType::kFloat16, DType::kFloat32, DType::kBFloat16}) {
       if (few && x != DType::kFloat16) continue;
       ir::KernelSpec spec = codegen::SchemeSpec(ir::Contraction::kRowInt8, scheme, 42, 67);

@@ -28,7 +28,16 @@ constexpr auto kFeatures = std::to_array<std::pair<Feature, std::string_view>>({
 });
 static_assert(kFeatures.size() == codegen::kFeatureCount, "a feature is not listed");
 
-int Products(const LoopCounts& counts) { return counts.multiplies + counts.tile_products; }
+// What a main loop has most of. Vectors beside matrix tiles are for few rows.
+std::vector<int> ProductsOf(const std::vector<KernelLoop>& loops) {
+  const auto has_tiles = [](const KernelLoop& loop) { return loop.counts.tile_products > 0; };
+  const bool by_tiles = std::any_of(loops.begin(), loops.end(), has_tiles);
+  std::vector<int> products;
+  for (const KernelLoop& loop : loops) {
+    products.push_back(by_tiles ? loop.counts.tile_products : loop.counts.multiplies);
+  }
+  return products;
+}
 
 // As the emitter calls it, where it says.
 std::string NameOf(const codegen::EmittedKernel& kernel, const CodeRange& range) {
@@ -57,12 +66,13 @@ absl::StatusOr<std::vector<KernelLoop>> LoopsOf(const codegen::EmittedKernel& ke
   const std::string tile = absl::StrCat("micro ", kernel.schedule.row_block, "x", kernel.schedule.panel_block, " ");
   const auto is_tile = [&](const KernelLoop& loop) { return absl::StartsWith(loop.name, tile); };
   const bool tiles_are_named = std::any_of(loops.begin(), loops.end(), is_tile);
+  const std::vector<int> products = ProductsOf(loops);
   int most = 1;
-  for (const KernelLoop& loop : loops) {
-    if (!tiles_are_named || is_tile(loop)) most = std::max(most, Products(loop.counts));
+  for (size_t i = 0; i < loops.size(); ++i) {
+    if (!tiles_are_named || is_tile(loops[i])) most = std::max(most, products[i]);
   }
-  for (KernelLoop& loop : loops) {
-    loop.main = Products(loop.counts) == most && (!tiles_are_named || is_tile(loop));
+  for (size_t i = 0; i < loops.size(); ++i) {
+    loops[i].main = products[i] == most && (!tiles_are_named || is_tile(loops[i]));
   }
   return loops;
 }

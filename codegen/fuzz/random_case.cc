@@ -39,14 +39,13 @@ class Draw {
 };
 
 ir::QuantScheme RandomScheme(Draw& draw, bool integer_codes) {
-  constexpr const char* kSchemes[] = {"int8",         "int8_g32",          "int8_g5_asym",   "int8_asym_bf16",
-                                      "int4",         "int4_g32_f32",      "int4_g128_asym", "int4_g7_asym_f32",
-                                      "int8_f32",     "int4_g16_asym",     "int8_asym_e8m0", "int4_g32_min",
-                                      "int2_g16",     "int8_g16_min_f32",  "int4_g256_bf16", "int4_g64",
-                                      "nf4_g8",
-                                      "fp4_g16_bf16", "fp8_e4m3",          "fp8_e5m2_g12",   "mxfp4",
-                                      "nvfp4",        "fp8_e4m3_g16_e8m0", "nf4_g64"};
-  constexpr size_t kIntegers = 16;
+  constexpr const char* kSchemes[] = {
+      "int8",           "int8_g32",         "int8_g5_asym",   "int8_asym_bf16", "int4",           "int4_g32_f32",
+      "int4_g128_asym", "int4_g7_asym_f32", "int8_f32",       "int4_g16_asym",  "int8_asym_e8m0", "int4_g32_min",
+      "int2_g16",       "int8_g16_min_f32", "int4_g256_bf16", "int4_g64",       "int2_g50_asym",  "nf4_g8",
+      "fp4_g16_bf16",   "fp8_e4m3",         "fp8_e5m2_g12",   "mxfp4",          "nvfp4",          "fp8_e4m3_g16_e8m0",
+      "nf4_g64"};
+  constexpr size_t kIntegers = 17;
   const auto schemes = std::span(kSchemes).first(integer_codes ? kIntegers : std::size(kSchemes));
   return *ir::QuantScheme::Parse(draw.OneOf(schemes));
 }

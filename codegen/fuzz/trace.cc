@@ -73,6 +73,11 @@ std::vector<int64_t> RowCountsOfCodes(const ir::KernelSpec& spec, const Schedule
 // offsets or another type of x adds does not depend on the rows.
 std::vector<int64_t> RowCounts(const ir::KernelSpec& spec, const Schedule& schedule) {
   if (spec.contraction == ir::Contraction::kWeightOnly) return RowCountsOfCodes(spec, schedule);
+  if (spec.contraction == ir::Contraction::kRowInt8) {
+    // Where matrix tiles take many rows, one row tile and two.
+    return schedule.matrix_rows > 0 ? std::vector<int64_t>{2, schedule.few_rows + 1, schedule.matrix_rows + 1}
+                                    : std::vector<int64_t>{2};
+  }
   if (spec.activation != ir::Activation::kNone || spec.access != ir::Access::kDense || spec.x != spec.w) {
     return {2};
   }
@@ -180,6 +185,10 @@ std::vector<Case> TraceCases(const Emitter& emitter, const Target& target) {
       if (order != ir::InputOrder::kNatural) spec.x = ir::DType::kBFloat16;
       add(spec);
     }
+  }
+  // Groups that tiles take, the last one short.
+  for (const char* const scheme : {"int8_g32", "int4_g36_asym", "int2_g32_min"}) {
+    add(SchemeSpec(ir::Contraction::kRowInt8, scheme, 40, 75));
   }
   return cases;
 }

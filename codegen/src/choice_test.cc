@@ -5,6 +5,7 @@
 #include "clikart/codegen/emitter.h"
 #include "clikart/codegen/product.h"
 #include "gtest/gtest.h"
+#include "quant_testing.h"
 #include "recorded_cpus.h"
 
 namespace clikart::codegen {
@@ -128,6 +129,29 @@ TEST(Choice, FollowsTheFeaturesOfRecordedCpus) {
     EXPECT_EQ(ChoiceFor(row.cpuid, Spec(DType::kFloat16)), row.f16) << row.cpu;
     EXPECT_EQ(ChoiceFor(row.cpuid, Spec(DType::kBFloat16)), row.bf16) << row.cpu;
     EXPECT_EQ(ChoiceFor(row.cpuid, Spec(DType::kInt8)), row.int8) << row.cpu;
+  }
+}
+
+// compute="int8" in groups that tiles take, and in shorter ones.
+TEST(Choice, RowsOfCodesFollowTheFeaturesOfRecordedCpus) {
+  using enum IsaLevel;
+  using enum ir::Product;
+  struct Row {
+    CpuidRecord cpuid;
+    Choice long_groups, short_groups;
+  };
+  const Row rows[] = {
+      {Haswell(), {"xbyak", kAvx2, kFma}, {"xbyak", kAvx2, kFma}},
+      {AlderLake(), {"xbyak", kAvxVnni, kFma}, {"xbyak", kAvxVnni, kFma}},
+      {IceLakeServer(), {"xbyak", kAvx512Vnni, kFma}, {"xbyak", kAvx512Vnni, kFma}},
+      {SapphireRapids(), {"xbyak", kAmx, kTileInt8}, {"xbyak", kAvx512Vnni, kFma}},
+      {GraniteRapids(), {"xbyak", kAmx, kTileInt8}, {"xbyak", kAvx512Vnni, kFma}},
+      {Without(SapphireRapids(), 0b11 << 17), {"xbyak", kAvx512Vnni, kFma}, {"xbyak", kAvx512Vnni, kFma}},
+  };
+  const auto spec = [](const char* scheme) { return SchemeSpec(ir::Contraction::kRowInt8, scheme, 48, 64); };
+  for (const Row& row : rows) {
+    EXPECT_EQ(ChoiceFor(row.cpuid, spec("int4_g32")), row.long_groups);
+    EXPECT_EQ(ChoiceFor(row.cpuid, spec("int4_g16")), row.short_groups);
   }
 }
 

@@ -85,7 +85,7 @@ struct GatherArgs {
 };
 
 // Entry numbers beside those of panel_driver.h; only where the spec's inputs are sorted.
-inline constexpr int kGatherEntry = MicroEntry({WeightForm::kWidened, kMostTileRows, kMostTilePanels}) + 1;
+inline constexpr int kGatherEntry = kFirstOtherEntry;
 static_assert(kGatherEntry < kMaxEntries);
 
 // A code of the scheme takes few enough operations to be decoded again for each block of rows.

@@ -30,8 +30,6 @@ struct TileGroupArgs {
   const float* sums = nullptr;  // [row], of schemes with a minimum
   int64_t rows = 0;             // at least 1
 };
-inline constexpr int kTileGroupEntry = TileProductEntry(kMostRowTiles, kMostPanelTiles, TileAhead::kNone) + 1;
-static_assert(kTileGroupEntry < kMaxEntries);
 
 // Each group of a weight of so many inputs begins with a tile.
 bool GroupsFillTiles(const ir::QuantScheme& scheme, int64_t depth);

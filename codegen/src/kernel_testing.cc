@@ -18,6 +18,7 @@
 #include "clikart/ir/panel_layout.h"
 #include "code_tile_driver.h"
 #include "gtest/gtest.h"
+#include "row_int8_tile_driver.h"
 
 namespace clikart::codegen {
 
@@ -58,6 +59,13 @@ std::vector<Target> FindTargets() {
   return targets;
 }
 
+// Matrix tiles take the groups of a spec that asks for them.
+bool GroupsFit(const ir::KernelSpec& spec) {
+  if (spec.product == ir::Product::kTileInt8) return GroupsSuitTiles(spec);
+  if (spec.product == ir::Product::kFma || !spec.quantized_weights()) return true;
+  return GroupsFillTiles(*spec.scheme, spec.depth());
+}
+
 }  // namespace
 
 std::span<const Target> RunnableTargets() {
@@ -73,7 +81,8 @@ std::vector<ir::KernelSpec> Variants(const ir::KernelSpec& spec, const Target& t
   constexpr Choice kChoices[] = {{ir::Product::kFma, std::nullopt},
                                  {ir::Product::kDotBf16, Feature::kAvx512Bf16},
                                  {ir::Product::kTileBf16, Feature::kAmxBf16},
-                                 {ir::Product::kTileF16, Feature::kAmxFp16}};
+                                 {ir::Product::kTileF16, Feature::kAmxFp16},
+                                 {ir::Product::kTileInt8, Feature::kAmxInt8}};
   std::vector<ir::KernelSpec> variants;
   for (const Choice& choice : kChoices) {
     if (choice.feature && !target.Has(*choice.feature)) continue;
@@ -81,9 +90,7 @@ std::vector<ir::KernelSpec> Variants(const ir::KernelSpec& spec, const Target& t
       ir::KernelSpec variant = spec;
       variant.product = choice.product;
       variant.interleave = interleave;
-      const bool fills = variant.product == ir::Product::kFma || !variant.quantized_weights() ||
-                         GroupsFillTiles(*variant.scheme, variant.depth());
-      if (fills && variant.Verify().ok()) variants.push_back(variant);
+      if (variant.Verify().ok() && GroupsFit(variant)) variants.push_back(variant);
     }
   }
   return variants;
@@ -458,7 +465,7 @@ std::optional<EmittedKernel> SumsOf(const EmittedKernel& kernel, const ir::Kerne
 }  // namespace
 
 std::vector<std::byte> Wanted(const EmittedKernel& kernel, const Problem& problem) {
-  if (kernel.spec.product == ir::Product::kFma) return Reference(problem);
+  if (!ir::HasOwnSums(kernel.spec.product)) return Reference(problem);
   Problem plain = problem;
   plain.bias.clear();
   plain.spec.bias = ir::BiasKind::kNone;

@@ -96,7 +96,9 @@ constexpr int MicroEntry(const MicroKind& kind) {
   const int form = kind.form == WeightForm::kPacked ? 0 : 3;
   return first + (form + width) * kMostTileRows + kind.rows - 1;
 }
-static_assert(MicroEntry({WeightForm::kWidened, kMostTileRows, kMostTilePanels}) < kMaxEntries);
+// Behind those: of what else a kernel has.
+inline constexpr int kFirstOtherEntry = MicroEntry({WeightForm::kWidened, kMostTileRows, kMostTilePanels}) + 1;
+static_assert(kFirstOtherEntry <= kMaxEntries);
 
 // Bytes of weights on their way from memory while few rows stream them: about twice what a core
 // receives in one memory latency. The hardware's own prefetch stops at pages and follows too close.

@@ -3,6 +3,7 @@
 #include "clikart/ir/code_layout.h"
 #include "clikart/ir/decoding.h"
 #include "code_tile_driver.h"
+#include "row_int8_tile_driver.h"
 
 namespace clikart::codegen {
 namespace {
@@ -16,9 +17,19 @@ bool DecodesToTiles(const ir::KernelSpec& spec) {
          spec.order != ir::InputOrder::kUneven && GroupsFillTiles(*spec.scheme, spec.depth());
 }
 
+// compute="int8" by tiles, with dot products for few rows.
+bool MultipliesBytesByTiles(const ir::KernelSpec& spec, const Target& target) {
+  return target.Has(Feature::kAmxInt8) && target.Has(Feature::kAvx512Vnni) && spec.scheme.has_value() &&
+         spec.order != ir::InputOrder::kUneven && GroupsSuitTiles(spec);
+}
+
 }  // namespace
 
 ir::Product ProductFor(const ir::KernelSpec& spec, const Target& target, MathMode math) {
+  // Sums of integers are exact in either mode.
+  if (spec.contraction == ir::Contraction::kRowInt8) {
+    return MultipliesBytesByTiles(spec, target) ? ir::Product::kTileInt8 : ir::Product::kFma;
+  }
   if (math == MathMode::kExact) return ir::Product::kFma;
   const bool tiles = spec.depth() >= kFewestTileSteps;
   if (spec.contraction == ir::Contraction::kWeightOnly) {

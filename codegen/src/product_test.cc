@@ -128,6 +128,41 @@ TEST(ProductFor, TilesMultiplyCodesWhereGroupsFillThem) {
   }
 }
 
+// compute="int8": whole numbers, so that the mode does not matter; groups that are worth a tile.
+TEST(ProductFor, TilesMultiplyRowsOfCodesWhereGroupsAreLongEnough) {
+  const Target spr = Detect(SapphireRapids(), kWidestIsa), ice = Detect(IceLakeServer(), kWidestIsa);
+  const auto product = [](std::string_view scheme, DType x, int64_t k, const Target& target) {
+    ir::KernelSpec spec = Spec(x, k);
+    spec.contraction = Contraction::kRowInt8;
+    spec.scheme = ir::QuantScheme::Parse(scheme).value();
+    spec.w = spec.scheme->CodeDType();
+    spec.interleave = InterleaveFor(spec, target, MathMode::kNative);
+    spec.product = ProductFor(spec, target, MathMode::kNative);
+    EXPECT_TRUE(spec.Verify().ok()) << spec.Verify();
+    EXPECT_EQ(ProductFor(spec, target, MathMode::kExact), spec.product);
+    ir::KernelSpec other = spec;
+    other.n = 3;
+    other.order = ir::InputOrder::kSorted;
+    EXPECT_EQ(ProductFor(other, target, MathMode::kNative), spec.product);
+    other.order = ir::InputOrder::kUneven;
+    EXPECT_EQ(ProductFor(other, target, MathMode::kNative), ir::Product::kFma);
+    return spec.product;
+  };
+  for (const DType x : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    for (const std::string_view scheme : {"int8", "int4_g32", "int4_g50_asym", "int2_g128_min"}) {
+      EXPECT_EQ(product(scheme, x, 32, spr), ir::Product::kTileInt8) << scheme;
+      EXPECT_EQ(product(scheme, x, 1000, spr), ir::Product::kTileInt8) << scheme;
+      EXPECT_EQ(product(scheme, x, 31, spr), ir::Product::kFma) << scheme;
+      EXPECT_EQ(product(scheme, x, 64, ice), ir::Product::kFma) << scheme;
+    }
+    EXPECT_EQ(product("int4_g16", x, 64, spr), ir::Product::kFma);
+    EXPECT_EQ(product("int8_g31", x, 64, spr), ir::Product::kFma);
+  }
+  // Few rows are multiplied by dot products.
+  const Target no_dots{{Feature::kSse42, Feature::kAvx2, Feature::kAvx512, Feature::kAmxInt8}};
+  EXPECT_EQ(product("int8", DType::kFloat32, 64, no_dots), ir::Product::kFma);
+}
+
 // A spec resolved for any CPU is one that Verify takes: product and interleave go together.
 TEST(ProductFor, FitsTheInterleave) {
   for (const IsaLevel level : AllIsaLevels()) {

@@ -9,6 +9,7 @@
 #include "integer_sums.h"
 #include "panel_driver.h"
 #include "row_int8_driver.h"
+#include "row_int8_tile_driver.h"
 #include "tile_driver.h"
 #include "tile_scratch.h"
 
@@ -106,7 +107,10 @@ Schedule MakeSchedule(const ir::KernelSpec& spec, const RegisterTile& tile) {
 
 int64_t ScratchBytes(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t panels) {
   if (spec.contraction == ir::Contraction::kDepthwise) return DepthwiseScratch(spec, panels).bytes();
-  if (spec.contraction == ir::Contraction::kRowInt8) return RowInt8ScratchBytes(spec, schedule, rows, panels);
+  if (spec.contraction == ir::Contraction::kRowInt8) {
+    return schedule.matrix_rows > 0 ? RowInt8TileScratchBytes(spec, schedule, rows, panels)
+                                    : RowInt8ScratchBytes(spec, schedule, rows, panels);
+  }
   if (spec.contraction == ir::Contraction::kWeightOnly) {
     return schedule.matrix_rows > 0 ? CodeTileScratchBytes(spec, schedule, rows, panels)
                                     : CodeScratchBytes(spec, schedule, rows, panels);

@@ -3,6 +3,7 @@
 #include "code_tile_driver.h"
 #include "gtest/gtest.h"
 #include "quant_testing.h"
+#include "row_int8_tile_driver.h"
 #include "tile_driver.h"
 
 namespace clikart::codegen {
@@ -89,6 +90,30 @@ TEST(Schedule, ScratchOfTheLargestCallOfCodeTilesServesAll) {
           const int64_t bytes = ScratchBytes(spec, schedule, rows, 4);
           EXPECT_GE(bytes, before) << rows << " rows of " << spec.ToString();
           EXPECT_GE(bytes, CodeTileScratch(spec, schedule, rows, 4).bytes());
+          EXPECT_GE(ScratchBytes(spec, schedule, rows, 5), bytes) << rows << " rows of " << spec.ToString();
+          before = bytes;
+        }
+      }
+    }
+  }
+}
+
+TEST(Schedule, ScratchOfTheLargestCallOfRowInt8TilesServesAll) {
+  for (const char* const scheme : {"int8", "int8_g50_asym", "int4_g32_min", "int2_g1500"}) {
+    for (const ir::InputOrder order : {ir::InputOrder::kNatural, ir::InputOrder::kSorted}) {
+      for (const int64_t depth : {32, 700, 100'000}) {
+        ir::KernelSpec spec = SchemeSpec(ir::Contraction::kRowInt8, scheme, 1000, depth);
+        spec.order = order;
+        spec.product = ir::Product::kTileInt8;
+        const Schedule schedule = MakeRowInt8TileSchedule(spec);
+        EXPECT_EQ(schedule.tile_rows % schedule.row_block, 0);
+        int64_t before = 0;
+        for (int64_t rows = 0; rows <= 130; ++rows) {
+          const int64_t bytes = ScratchBytes(spec, schedule, rows, 4);
+          EXPECT_GE(bytes, before) << rows << " rows of " << spec.ToString();
+          if (rows > schedule.few_rows) {
+            EXPECT_GE(bytes, RowInt8TileScratch(spec, schedule, rows, 4).bytes());
+          }
           EXPECT_GE(ScratchBytes(spec, schedule, rows, 5), bytes) << rows << " rows of " << spec.ToString();
           before = bytes;
         }

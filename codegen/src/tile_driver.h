@@ -11,6 +11,7 @@
 #include "clikart/codegen/kernel.h"
 #include "clikart/codegen/schedule.h"
 #include "clikart/ir/kernel_spec.h"
+#include "panel_driver.h"
 
 namespace clikart::codegen {
 
@@ -43,7 +44,7 @@ struct TileProductArgs {
   int64_t a_tile_stride = 0;     // bytes between row tiles
   const std::byte* b = nullptr;  // the first panel
   int64_t b_stride = 0;          // bytes between panels
-  int64_t blocks = 0;            // of 64 bytes a row that panels have whole; may be 0
+  int64_t blocks = 0;            // of a tile's depth, that panels have whole; may be 0
   // One block more, of panels padded with zeros: kTileBytes each, side by side. Null where there is none.
   const std::byte* b_tail = nullptr;
   std::byte* c = nullptr;     // 32-bit accumulators: [panel][row][16], rows kTileRowBytes apart
@@ -59,18 +60,22 @@ struct TileProductArgs {
 // How weights are asked for ahead: all lines of the panels at hand, or half as many of the next ones, because
 // other row tiles ask for the rest; none of weights that were just decoded.
 enum class TileAhead : uint8_t { kStream, kShare, kNone };
-constexpr int TileLinesAhead(TileAhead ahead) {
+// Of tiles of so many lines.
+constexpr int TileLinesAhead(TileAhead ahead, int lines) {
   if (ahead == TileAhead::kNone) return 0;
-  return ahead == TileAhead::kStream ? kTileRows : kTileRows / 2;
+  return ahead == TileAhead::kStream ? lines : (lines + 1) / 2;
 }
 
-// Entry numbers, beside kEpilogueEntry and, for codes, kStageEntry. The first two take a TileConfiguration.
-inline constexpr int kTileConfigureEntry = 3;
-inline constexpr int kTileReleaseEntry = 4;
+// Entry numbers, behind those of vectors, as a kernel may take some rows by these. The first two take a
+// TileConfiguration.
+inline constexpr int kTileConfigureEntry = kFirstOtherEntry;
+inline constexpr int kTileReleaseEntry = kTileConfigureEntry + 1;
 constexpr int TileProductEntry(int row_tiles, int panels, TileAhead ahead) {
-  return 5 + ((row_tiles - 1) * kMostPanelTiles + panels - 1) * 3 + static_cast<int>(ahead);
+  return kTileReleaseEntry + 1 + ((row_tiles - 1) * kMostPanelTiles + panels - 1) * 3 + static_cast<int>(ahead);
 }
-static_assert(TileProductEntry(kMostRowTiles, kMostPanelTiles, TileAhead::kNone) < kMaxEntries);
+// What adds a group's sums to the outputs, of quantized weights.
+inline constexpr int kTileGroupEntry = TileProductEntry(kMostRowTiles, kMostPanelTiles, TileAhead::kNone) + 1;
+static_assert(kTileGroupEntry < kMaxEntries);
 
 Schedule MakeTileSchedule(const ir::KernelSpec& spec);
 

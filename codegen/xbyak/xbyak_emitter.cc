@@ -19,6 +19,7 @@
 #include "depthwise_driver.h"
 #include "panel_driver.h"
 #include "row_int8_driver.h"
+#include "row_int8_tile_driver.h"
 #include "tile_driver.h"
 #include "tile_scratch.h"
 
@@ -85,15 +86,16 @@ constexpr Form kNarrowCodesForms[] = {
     RowInt8Form(Feature::kAvx2, CodeMultiply::kBytes),
 };
 
+// Of few rows where matrix tiles take many.
+constexpr Form kFewRowsForm = RowInt8Form(Feature::kAvx512Vnni, CodeMultiply::kDot);
+
 // Vectors of the spec's product, best first; none for products of matrix tiles.
 std::span<const Form> FormsFor(const ir::KernelSpec& spec) {
   if (spec.contraction == ir::Contraction::kInteger) return kIntegerForms;
-  if (spec.contraction == ir::Contraction::kRowInt8) {
-    return spec.scheme->bits == 8 ? kByteCodesForms : kNarrowCodesForms;
-  }
   switch (spec.product) {
     case ir::Product::kFma:
-      return kFloatForms;
+      if (spec.contraction != ir::Contraction::kRowInt8) return kFloatForms;
+      return spec.scheme->bits == 8 ? kByteCodesForms : kNarrowCodesForms;
     case ir::Product::kDotBf16:
       return kDotBf16Forms;
     default:
@@ -142,14 +144,15 @@ void AssemblePanels(const Form& form, KernelCode& code, EmittedKernel& kernel) {
 
 void AssembleRowInt8(const Form& form, KernelCode& code, EmittedKernel& kernel) {
   const ir::KernelSpec& spec = kernel.spec;
+  const Schedule schedule = VectorSchedule(kernel.schedule);
   auto& entries = kernel.entry_offsets;
   if (spec.order != ir::InputOrder::kNatural && spec.x != ir::DType::kFloat32) {
     entries[kStageEntry] = code.Stage(spec.x, spec.access, Multiply::kFma);
   }
-  entries[kQuantizeEntry] = code.QuantizeRows(spec, kernel.schedule);
+  entries[kQuantizeEntry] = code.QuantizeRows(spec, schedule);
   entries[kEpilogueEntry] = code.Epilogue(spec, ir::ProgramOf(spec.activation));
-  for (const MicroKind& kind : MicroKinds(spec, kernel.schedule)) {
-    entries[MicroEntry(kind)] = code.Groups(spec, kernel.schedule, form.codes, kind.rows, kind.panels);
+  for (const MicroKind& kind : MicroKinds(spec, schedule)) {
+    entries[MicroEntry(kind)] = code.Groups(spec, schedule, form.codes, kind.rows, kind.panels);
   }
 }
 
@@ -192,6 +195,11 @@ std::variant<EmittedKernel, Rejection> Assemble(EmittedKernel kernel, std::uniqu
   return kernel;
 }
 
+Rejection TooOld(const Target& target, Feature needed) {
+  return {RejectReason::kIsaTooOld,
+          absl::StrCat("the target is ", target.ToString(), ", and this kernel needs ", std::string(Name(needed)))};
+}
+
 // A contraction's driver, and what writes the entries that it calls.
 struct Nest {
   TileFunction run;
@@ -211,6 +219,54 @@ Nest NestOf(ir::Contraction contraction) {
   }
 }
 
+// The same by matrix tiles, which bring their own schedule. Of rows of codes the few are left to dot products.
+struct TileNest {
+  Schedule (*schedule)(const ir::KernelSpec& spec);
+  TileFunction run;
+  void (*assemble)(AmxCode& code, EmittedKernel& kernel);
+};
+
+TileNest TileNestOf(ir::Contraction contraction) {
+  switch (contraction) {
+    case ir::Contraction::kWeightOnly:
+      return {&MakeCodeTileSchedule, &RunCodeTiles, &AssembleCodeTiles};
+    case ir::Contraction::kRowInt8:
+      return {&MakeRowInt8TileSchedule, &RunRowInt8Tiles, [](AmxCode& code, EmittedKernel& kernel) {
+                AssembleRowInt8(kFewRowsForm, code, kernel);
+                AssembleRowInt8Tiles(code, kernel);
+              }};
+    default:
+      return {&MakeTileSchedule, &RunTiles, &AssembleTiles};
+  }
+}
+
+// Why tiles do not suit the groups of a spec that asks for them.
+std::optional<Rejection> RefuseGroups(const ir::KernelSpec& spec) {
+  if (spec.contraction == ir::Contraction::kWeightOnly && !GroupsFillTiles(*spec.scheme, spec.depth())) {
+    return Rejection{RejectReason::kContractionKind,
+                     absl::StrCat("groups of ", spec.scheme->group_size, " inputs, and matrix tiles take multiples of ",
+                                  kPairTileSteps)};
+  }
+  if (spec.contraction == ir::Contraction::kRowInt8 && !GroupsSuitTiles(spec)) {
+    return Rejection{RejectReason::kContractionKind,
+                     absl::StrCat("groups of ", LongestGroup(spec), " inputs, and matrix tiles of bytes take at least ",
+                                  kFewestGroupInputs)};
+  }
+  return std::nullopt;
+}
+
+std::variant<EmittedKernel, Rejection> EmitTiles(EmittedKernel kernel, const Target& target, Feature tiles) {
+  const ir::KernelSpec& spec = kernel.spec;
+  if (std::optional<Rejection> rejection = RefuseGroups(spec)) return *std::move(rejection);
+  const bool rows_of_codes = spec.contraction == ir::Contraction::kRowInt8;
+  if (rows_of_codes && !target.Has(kFewRowsForm.feature)) return TooOld(target, kFewRowsForm.feature);
+  const TileNest nest = TileNestOf(spec.contraction);
+  kernel.schedule = nest.schedule(spec);
+  kernel.isa = LevelOf(tiles);
+  kernel.run = nest.run;
+  return Assemble(std::move(kernel), &Make<AmxCode, AmxCode>, nest.assemble);
+}
+
 std::variant<EmittedKernel, Rejection> XbyakKernels::Emit(const ir::KernelSpec& spec, const Target& target) const {
   const bool quantized_weights = spec.quantized_weights();
   if (quantized_weights) {
@@ -227,24 +283,11 @@ std::variant<EmittedKernel, Rejection> XbyakKernels::Emit(const ir::KernelSpec& 
   kernel.emitter = name();
   kernel.entry_offsets.fill(-1);
   const std::optional<Feature> tiles = TileFeature(spec);
-  if (tiles && target.Has(*tiles)) {
-    const bool codes = spec.contraction == ir::Contraction::kWeightOnly;
-    if (codes && !GroupsFillTiles(*spec.scheme, spec.depth())) {
-      return Rejection{RejectReason::kContractionKind,
-                       absl::StrCat("groups of ", spec.scheme->group_size,
-                                    " inputs, and matrix tiles take multiples of ", kPairTileSteps)};
-    }
-    kernel.schedule = codes ? MakeCodeTileSchedule(spec) : MakeTileSchedule(spec);
-    kernel.isa = LevelOf(*tiles);
-    kernel.run = codes ? &RunCodeTiles : &RunTiles;
-    return Assemble(std::move(kernel), &Make<AmxCode, AmxCode>, codes ? AssembleCodeTiles : AssembleTiles);
-  }
+  if (tiles && target.Has(*tiles)) return EmitTiles(std::move(kernel), target, *tiles);
   const std::span<const Form> forms = FormsFor(spec);
   const auto form = std::find_if(forms.begin(), forms.end(), [&](const Form& f) { return target.Has(f.feature); });
   if (form == forms.end()) {
-    const Feature needed = forms.empty() ? *tiles : forms.back().feature;
-    return Rejection{RejectReason::kIsaTooOld, absl::StrCat("the target is ", target.ToString(),
-                                                            ", and this kernel needs ", std::string(Name(needed)))};
+    return TooOld(target, forms.empty() ? *tiles : forms.back().feature);
   }
   kernel.schedule = MakeSchedule(spec, form->tile);
   kernel.isa = LevelOf(form->feature);

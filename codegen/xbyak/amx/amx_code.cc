@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
+#include "row_int8_tile_driver.h"
 
 namespace clikart::codegen {
 
@@ -22,14 +23,25 @@ int32_t AmxCode::Release() {
   return entry;
 }
 
+namespace {
+
+// Rows of a panel's tile: dwords of depth of a row's.
+int DepthOf(const ir::KernelSpec& spec) {
+  return static_cast<int>(spec.product == ir::Product::kTileInt8 ? TileSteps(spec) : kTileRows);
+}
+
+}  // namespace
+
 void AmxCode::Multiply(const ir::KernelSpec& spec, const Tmm& c, const Tmm& a, const Tmm& b) {
-  switch (spec.x) {
-    case ir::DType::kBFloat16:
+  switch (spec.product) {
+    case ir::Product::kTileBf16:
       return tdpbf16ps(c, a, b);
-    case ir::DType::kFloat16:
+    case ir::Product::kTileF16:
       return tdpfp16ps(c, a, b);
+    case ir::Product::kTileInt8:
+      return tdpbsud(c, a, b);
     default:
-      return tdpbusd(c, a, b);  // codes of x are staged unsigned
+      return tdpbusd(c, a, b);  // QLinear, whose codes of x are staged unsigned
   }
 }
 
@@ -47,6 +59,8 @@ int32_t AmxCode::Product(const ir::KernelSpec& spec, int row_tiles, int panels, 
   const Reg64 next = TakePointer();
   const bool asks = ahead != TileAhead::kNone;
   const Reg64 a[] = {a0, a1}, b[] = {b0, b1};
+  const int depth = DepthOf(spec);
+  const auto line_bytes = static_cast<int>(kTileRowBytes);
 
   // Applies `move` to each accumulator and its place in memory.
   const auto each_accumulator = [&](const auto& move) {
@@ -111,12 +125,12 @@ int32_t AmxCode::Product(const ir::KernelSpec& spec, int row_tiles, int panels, 
   multiply();
   for (int panel = 0; asks && panel < panels; ++panel) {
     if (panel > 0) add(next, Argument(offsetof(TileProductArgs, b_stride)));
-    for (int i = 0; i < TileLinesAhead(ahead); ++i) ask(next + i * static_cast<int>(kTileRowBytes));
+    for (int i = 0; i < TileLinesAhead(ahead, depth); ++i) ask(next + i * line_bytes);
   }
   if (asks && panels > 1) sub(next, Argument(offsetof(TileProductArgs, b_stride)));
   if (asks) add(next, Argument(offsetof(TileProductArgs, prefetch_step)));
-  for (int tile = 0; tile < row_tiles; ++tile) add(a[tile], kTileRowBytes);
-  for (int panel = 0; panel < panels; ++panel) add(b[panel], kTileBytes);
+  for (int tile = 0; tile < row_tiles; ++tile) add(a[tile], depth * 4);
+  for (int panel = 0; panel < panels; ++panel) add(b[panel], depth * line_bytes);
   dec(blocks);
   jnz(block, T_NEAR);
   EndLoop(absl::StrCat("tile ", row_tiles, "x", panels, ahead == TileAhead::kStream ? " stream" : ""), block_at,

@@ -22,6 +22,9 @@ class AmxCode final : public Avx512Code {
   // Of code_tile_driver.h.
   int32_t PairCodes(const CodeFormat& format);
   int32_t AddTileGroup(const ir::QuantScheme& scheme);
+  // Of row_int8_tile_driver.h.
+  int32_t UnpackTiles(const ir::KernelSpec& spec);
+  int32_t AddTileSums(const ir::KernelSpec& spec);
 
  private:
   // c += a * b, as the types of `spec` have it.

@@ -4,6 +4,7 @@
 #include "code_tile_driver.h"
 #include "integer_sums.h"
 #include "panel_driver.h"
+#include "row_int8_tile_driver.h"
 #include "tile_driver.h"
 
 namespace clikart::codegen {
@@ -19,6 +20,8 @@ std::optional<Feature> TileFeature(const ir::KernelSpec& spec) {
       return Feature::kAmxBf16;
     case ir::Product::kTileF16:
       return Feature::kAmxFp16;
+    case ir::Product::kTileInt8:
+      return Feature::kAmxInt8;
     default:
       return std::nullopt;
   }
@@ -27,11 +30,13 @@ std::optional<Feature> TileFeature(const ir::KernelSpec& spec) {
 namespace {
 
 // What all kernels of tiles have.
-void AssembleFrame(AmxCode& code, EmittedKernel& kernel) {
-  auto& entries = kernel.entry_offsets;
-  entries[kEpilogueEntry] = code.Epilogue(kernel.spec, ir::ProgramOf(kernel.spec.activation));
-  entries[kTileConfigureEntry] = code.Configure();
-  entries[kTileReleaseEntry] = code.Release();
+void AssembleConfiguration(AmxCode& code, EmittedKernel& kernel) {
+  kernel.entry_offsets[kTileConfigureEntry] = code.Configure();
+  kernel.entry_offsets[kTileReleaseEntry] = code.Release();
+}
+
+void AssembleEpilogue(AmxCode& code, EmittedKernel& kernel) {
+  kernel.entry_offsets[kEpilogueEntry] = code.Epilogue(kernel.spec, ir::ProgramOf(kernel.spec.activation));
 }
 
 void AssembleProducts(AmxCode& code, TileAhead ahead, EmittedKernel& kernel) {
@@ -50,16 +55,28 @@ void AssembleTiles(AmxCode& code, EmittedKernel& kernel) {
   if (spec.contraction == ir::Contraction::kInteger) {
     kernel.entry_offsets[kStageEntry] = code.StageCodes(spec.x, Multiply::kDot);
   }
-  AssembleFrame(code, kernel);
+  AssembleEpilogue(code, kernel);
+  AssembleConfiguration(code, kernel);
   for (const TileAhead ahead : {TileAhead::kStream, TileAhead::kShare}) AssembleProducts(code, ahead, kernel);
 }
 
 void AssembleCodeTiles(AmxCode& code, EmittedKernel& kernel) {
   const CodeFormat format(kernel.spec);
-  AssembleFrame(code, kernel);
+  AssembleEpilogue(code, kernel);
+  AssembleConfiguration(code, kernel);
   kernel.entry_offsets[kWidenEntry] = code.PairCodes(format);
   kernel.entry_offsets[kTileGroupEntry] = code.AddTileGroup(format.scheme);
   AssembleProducts(code, TileAhead::kNone, kernel);
+}
+
+void AssembleRowInt8Tiles(AmxCode& code, EmittedKernel& kernel) {
+  const ir::KernelSpec& spec = kernel.spec;
+  AssembleConfiguration(code, kernel);
+  kernel.entry_offsets[kUnpackTilesEntry] = code.UnpackTiles(spec);
+  kernel.entry_offsets[kTileGroupEntry] = code.AddTileSums(spec);
+  if (spec.scheme->bits < 8) return AssembleProducts(code, TileAhead::kNone, kernel);
+  // Bytes are multiplied where they lie.
+  for (const TileAhead ahead : {TileAhead::kStream, TileAhead::kShare}) AssembleProducts(code, ahead, kernel);
 }
 
 }  // namespace clikart::codegen

@@ -14,7 +14,9 @@ namespace clikart::codegen {
 std::optional<Feature> TileFeature(const ir::KernelSpec& spec);
 
 void AssembleTiles(AmxCode& code, EmittedKernel& kernel);
-// The same of a weight-only contraction.
+// The same of quantized weights, by floats and by rows of codes. Of the latter, what few rows take is there already,
+// and with it the epilogue.
 void AssembleCodeTiles(AmxCode& code, EmittedKernel& kernel);
+void AssembleRowInt8Tiles(AmxCode& code, EmittedKernel& kernel);
 
 }  // namespace clikart::codegen
