@@ -348,6 +348,10 @@ std::vector<float> RunQuant(const QuantProblem& problem, const QuantLaunch& laun
   const int64_t prepared_bytes = PreparedBytes(kernel.image(), &codes, problem.rows);
   GuardedBuffer prepared(static_cast<size_t>((prepared_bytes + 63) / 64 * 64), edge);
   GuardedBuffer prepare_scratch(static_cast<size_t>((PrepareScratchBytes(kernel.image()) + 63) / 64 * 64), edge);
+  // What is read of these has to be written first: as floats these bytes are NaN.
+  for (const GuardedBuffer* buffer : {&scratch, &prepared, &prepare_scratch}) {
+    if (buffer->bytes() > 0) std::memset(buffer->data(), 0xFF, buffer->bytes());
+  }
   PrepareArgs prepare{.x = x.data(), .x_stride = x_stride, .codes = &codes, .rows = problem.rows};
   prepare.out = prepared.data();
   prepare.scratch = prepare_scratch.data();

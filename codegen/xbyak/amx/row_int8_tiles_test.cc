@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(Schemes, RowInt8AmxTest, ::testing::ValuesIn(kSchemes),
                          [](const auto& scheme) { return std::string(scheme.param); });
 
 // Few rows by vectors, and the first numbers of row tiles.
-TEST_P(RowInt8AmxTest, RowCounts) { CheckBits(Spec(GetParam(), 37, 130), {1, 8, 9, 16, 17, 33, 70}, 1); }
+TEST_P(RowInt8AmxTest, RowCounts) { CheckBits(Spec(GetParam(), 37, 130), {1, 8, 9, 16, 17, 49, 70}, 1); }
 
 TEST_P(RowInt8AmxTest, RemaindersOfDepth) {
   for (const int64_t k : {32, 33, 63, 64, 67, 128, 300, 301}) {
@@ -133,6 +133,16 @@ TEST_P(RowInt8AmxTest, ExtremeValues) {
     CheckBits(kernel, problem);
     if (HasFatalFailure()) return;
   }
+}
+
+// Sums of a row's codes, and what zero points are multiplied with, beyond 16 bits.
+TEST_P(RowInt8AmxTest, LargestSums) {
+  const KernelSpec spec = Spec(GetParam(), 17, 301);
+  QuantProblem problem = RandomQuantProblem(spec, kFewTileRows + 1, {spec.n}, 1);
+  std::fill(problem.x.begin(), problem.x.end(), -1.0f);
+  const auto most = static_cast<uint8_t>((1 << spec.scheme->bits) - 1);
+  std::fill(problem.parts[0].codes.begin(), problem.parts[0].codes.end(), most);
+  CheckBits(Emit(spec), problem);
 }
 
 // Every product as large as it can be, in the longest groups that int32 holds.
