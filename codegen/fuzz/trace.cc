@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "clikart/codegen/driver.h"
 #include "clikart/ir/activation.h"
 #include "panel_driver.h"
 #include "quant_testing.h"
@@ -40,14 +41,24 @@ void ClearTrapFlag() {
                        : "cc", "memory");
 }
 
-// Takes the place of the kernel's driver.
-void RunStepped(const KernelImage& kernel, const TileArgs& args) {
+void FindCode(const KernelImage& kernel) {
   for (int i = 0; i < kMaxEntries; ++i) {
     if (kernel.entries[i] == nullptr) continue;
     code_begin = static_cast<const std::byte*>(kernel.entries[i]) - stepped->entry_offsets[i];
   }
+}
+
+// Take the places of the kernel's driver and of what prepares its rows.
+void RunStepped(const KernelImage& kernel, const TileArgs& args) {
+  FindCode(kernel);
   SetTrapFlag();
   stepped->run(kernel, args);
+  ClearTrapFlag();
+}
+void PrepareStepped(const KernelImage& kernel, const PrepareArgs& args) {
+  FindCode(kernel);
+  SetTrapFlag();
+  PrepareRows(kernel, args);
   ClearTrapFlag();
 }
 
@@ -206,7 +217,7 @@ Trace Step(const Case& c, const EmittedKernel& kernel) {
   stepping.run = RunStepped;
   for (const int64_t rows : RowCounts(c.spec, kernel.schedule)) {
     if (IsQuantized(c.spec)) {
-      RunQuant(RandomQuantProblem(c.spec, rows, PartRows(c), c.seed), {.kernel = &stepping});
+      RunQuant(RandomQuantProblem(c.spec, rows, PartRows(c), c.seed), {.kernel = &stepping, .prepare = PrepareStepped});
     } else {
       const Problem problem = RandomProblem(c.spec, rows, c.values, c.seed);
       RunGuarded(LoadedKernel(stepping), problem, c.edge, std::max<int64_t>(1, rows), c.tile_panels);

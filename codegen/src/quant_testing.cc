@@ -296,7 +296,7 @@ void MakeExtreme(QuantProblem& problem, uint64_t seed) {
 }
 
 std::vector<float> RunQuant(const QuantProblem& problem, const QuantLaunch& launch) {
-  const auto [emitted, edge, tile_rows, tile_panels, stray_write] = launch;
+  const auto [emitted, edge, tile_rows, tile_panels, stray_write, prepares] = launch;
   const ir::KernelSpec& spec = problem.spec;
   const LoadedKernel kernel(emitted != nullptr ? *emitted
                                                : std::get<EmittedKernel>(PortableEmitter().Emit(spec, Target{})));
@@ -357,7 +357,7 @@ std::vector<float> RunQuant(const QuantProblem& problem, const QuantLaunch& laun
   prepare.scratch = prepare_scratch.data();
   for (const int64_t end : {problem.rows / 2, problem.rows}) {
     prepare.count = end - prepare.first;
-    PrepareRows(kernel.image(), prepare);
+    prepares(kernel.image(), prepare);
     prepare.first = end;
   }
   constexpr std::byte kCanary{0xa5};

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "clikart/codegen/driver.h"
 #include "clikart/codegen/kernel.h"
 #include "kernel_testing.h"
 
@@ -70,6 +71,7 @@ struct QuantLaunch {
   GuardedBuffer::Edge edge = GuardedBuffer::Edge::kEnd;
   int64_t tile_rows = 1000, tile_panels = 1000;
   std::string* stray_write = nullptr;  // as in RunGuarded
+  void (*prepare)(const KernelImage& kernel, const PrepareArgs& args) = &PrepareRows;
 };
 // [rows, outputs] as float.
 std::vector<float> RunQuant(const QuantProblem& problem, const QuantLaunch& launch = {});
