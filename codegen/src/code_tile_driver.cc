@@ -30,12 +30,7 @@ class Call {
         orders_(kernel.spec, args) {}
 
   void Run() const {
-    TileConfiguration configuration;
-    for (int tile = 0; tile < 8; ++tile) {
-      configuration.row_bytes[tile] = kTileRowBytes;
-      configuration.rows[tile] = static_cast<uint8_t>(scratch_.height());
-    }
-    for (int panel = 0; panel < kMostPanelTiles; ++panel) configuration.rows[TileOfPanel(panel)] = kTileRows;
+    TileConfiguration configuration = ConfigurationOf(scratch_.height());
     std::memcpy(Scratch(scratch_.configuration_at()), &configuration, sizeof configuration);
     Enter(kTileConfigureEntry, *reinterpret_cast<TileConfiguration*>(Scratch(scratch_.configuration_at())));
     for (int64_t order = 0; order < orders_.count(); ++order) {

@@ -38,7 +38,7 @@ class Call {
 
   void Run() const {
     auto& configuration = *reinterpret_cast<TileConfiguration*>(Scratch(scratch_.configuration_at()));
-    configuration = Configuration();
+    configuration = ConfigurationOf(scratch_.height(), tile_steps_);
     Enter(kTileConfigureEntry, configuration);
     const RowInt8Rows rows(kernel_, args_, Scratch(scratch_.merged_at()), scratch_.sums_stride());
     rows.Run([&](const RowCodes& codes, int64_t first, int64_t end, RowInt8Rows::Take take) {
@@ -55,21 +55,6 @@ class Call {
   template <typename Args>
   void Enter(int entry, Args& entry_args) const {
     reinterpret_cast<void (*)(Args*)>(const_cast<void*>(kernel_.entries[entry]))(&entry_args);
-  }
-
-  TileConfiguration Configuration() const {
-    TileConfiguration configuration;
-    for (int tile = 0; tile < 8; ++tile) {
-      configuration.row_bytes[tile] = kTileRowBytes;
-      configuration.rows[tile] = static_cast<uint8_t>(scratch_.height());
-    }
-    for (int tile = 0; tile < kMostRowTiles; ++tile) {
-      configuration.row_bytes[TileOfRows(tile)] = static_cast<uint16_t>(tile_steps_ * kStep);
-    }
-    for (int panel = 0; panel < kMostPanelTiles; ++panel) {
-      configuration.rows[TileOfPanel(panel)] = static_cast<uint8_t>(tile_steps_);
-    }
-    return configuration;
   }
 
   std::byte* Scratch(int64_t at) const { return args_.scratch + at; }

@@ -25,12 +25,7 @@ class Call {
         element_bytes_(static_cast<int64_t>(ir::SizeOf(kernel.spec.x))) {}
 
   void Run() const {
-    TileConfiguration configuration;
-    for (int tile = 0; tile < 8; ++tile) {
-      configuration.row_bytes[tile] = kTileRowBytes;
-      configuration.rows[tile] = static_cast<uint8_t>(regions_.height());
-    }
-    for (int panel = 0; panel < kMostPanelTiles; ++panel) configuration.rows[TileOfPanel(panel)] = kTileRows;
+    TileConfiguration configuration = ConfigurationOf(regions_.height());
     std::memcpy(args_.scratch + regions_.configuration_at(), &configuration, sizeof configuration);
     Enter(kTileConfigureEntry, *reinterpret_cast<const TileConfiguration*>(args_.scratch));
     Depth depth{0, 0};

@@ -37,6 +37,22 @@ inline constexpr int TileAccumulator(int row_tile, int panel) { return row_tile 
 inline constexpr int TileOfRows(int row_tile) { return 4 + row_tile; }
 inline constexpr int TileOfPanel(int panel) { return 6 + panel; }
 
+// For row tiles of that height, and products over so many dwords of a row.
+inline TileConfiguration ConfigurationOf(int64_t height, int64_t depth = kTileRows) {
+  TileConfiguration configuration;
+  for (int tile = 0; tile < 8; ++tile) {
+    configuration.row_bytes[tile] = kTileRowBytes;
+    configuration.rows[tile] = static_cast<uint8_t>(height);
+  }
+  for (int tile = 0; tile < kMostRowTiles; ++tile) {
+    configuration.row_bytes[TileOfRows(tile)] = static_cast<uint16_t>(depth * 4);
+  }
+  for (int panel = 0; panel < kMostPanelTiles; ++panel) {
+    configuration.rows[TileOfPanel(panel)] = static_cast<uint8_t>(depth);
+  }
+  return configuration;
+}
+
 // Accumulators of row tiles by panels: c (+)= a * b.
 struct TileProductArgs {
   const std::byte* a = nullptr;  // row 0 of the first row tile
