@@ -71,9 +71,10 @@ void CompareSpeed(const Context& context, IsaLevel level, DType weights, std::op
   const ir::KernelSpec spec = Spec(weights);
   const ZeroBytes zeros(PackedBytes(spec));
   KernelRunner fast("xbyak", level, spec, kRows), ours("llvm", level, spec, kRows);
-  Compare(context, absl::StrCat(std::string(codegen::Name(level)), " ", std::string(ir::Name(weights)), " m=", kRows),
-          "GFLOP/s", 2.0 * kRows * static_cast<double>(spec.n * spec.k), at_least, [&] { fast.Run(zeros.span()); },
-          [&] { ours.Run(zeros.span()); });
+  Compare(
+      context, absl::StrCat(std::string(codegen::Name(level)), " ", std::string(ir::Name(weights)), " m=", kRows),
+      "GFLOP/s", 2.0 * kRows * static_cast<double>(spec.n * spec.k), at_least, [&] { fast.Run(zeros.span()); },
+      [&] { ours.Run(zeros.span()); });
 }
 
 // One layer's codes after another's, as many as no cache holds.
@@ -90,8 +91,9 @@ void CompareCodes(const Context& context, IsaLevel level, const char* scheme, in
       runner.Run(zeros.span().subspan(static_cast<size_t>(i * bytes), static_cast<size_t>(bytes)));
     }
   };
-  Compare(context, absl::StrCat(std::string(codegen::Name(level)), " ", scheme, " m=", rows), "GB/s",
-          static_cast<double>(layers * bytes), at_least, [&] { run(fast); }, [&] { run(ours); });
+  Compare(
+      context, absl::StrCat(std::string(codegen::Name(level)), " ", scheme, " m=", rows), "GB/s",
+      static_cast<double>(layers * bytes), at_least, [&] { run(fast); }, [&] { run(ours); });
 }
 
 struct Named {

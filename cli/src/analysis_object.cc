@@ -30,12 +30,8 @@ class Request {
  public:
   explicit Request(const cache::Entry& entry) {
     for (const cache::Loop& loop : entry.loops) loops_.push_back({loop.name.c_str(), loop.begin, loop.end});
-    code_ = {entry.code.data(),
-             static_cast<size_t>(entry.instruction_bytes),
-             loops_.data(),
-             loops_.size(),
-             SizeIn(entry.schedule, "row_block"),
-             SizeIn(entry.schedule, "panel_block"),
+    code_ = {entry.code.data(), static_cast<size_t>(entry.instruction_bytes), loops_.data(),
+             loops_.size(),     SizeIn(entry.schedule, "row_block"),          SizeIn(entry.schedule, "panel_block"),
              entry.isa.c_str()};
   }
   const analysis::CodeRequest* get() const { return &code_; }

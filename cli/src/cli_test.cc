@@ -1,5 +1,3 @@
-#include "cli_testing.h"
-
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -7,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "cli_testing.h"
 #include "json.h"
 #include "table.h"
 #include "tar.h"

@@ -23,12 +23,12 @@ struct Invocation {
   bool json = false;
   bool bold = false;  // headings, on a terminal
   std::string sort = "use";
-  std::string to;             // prune
-  bool other_builds = false;  // prune
-  std::string cpu;            // mca; empty: some well-known ones
-  std::string target;         // warmup; empty: this machine's
-  int jobs = 0;               // warmup
-  bool progress = false;      // `err` is a terminal, on which to show how far warmup is
+  std::string to;                                           // prune
+  bool other_builds = false;                                // prune
+  std::string cpu;                                          // mca; empty: some well-known ones
+  std::string target;                                       // warmup; empty: this machine's
+  int jobs = 0;                                             // warmup
+  bool progress = false;                                    // `err` is a terminal, on which to show how far warmup is
   const char* analysis_object = analysis::kAnalysisObject;  // that disasm and mca load
   std::vector<std::string> arguments;
   std::ostream* out = nullptr;

@@ -120,8 +120,7 @@ std::string CodeJson(const Found& found, const Disassembly& code) {
 
 // Percent of the multiplications' limit that the loop reaches; nothing where it does not multiply.
 std::string Share(const LoopPrediction& prediction) {
-  return prediction.limit_cycles == 0 ? ""
-                                      : absl::StrFormat("%.1f", 100 * prediction.limit_cycles / prediction.cycles);
+  return prediction.limit_cycles == 0 ? "" : absl::StrFormat("%.1f", 100 * prediction.limit_cycles / prediction.cycles);
 }
 
 std::string PredictionJson(const Found& found, const LoopPrediction& prediction) {
@@ -204,8 +203,15 @@ int Mca(const Invocation& invocation) {
     *invocation.out << found.key() << " " << found.entry->key.emitter << " " << found.entry->isa << "\n"
                     << found.entry->key.signature << "\n";
     PrintTable(*invocation.out,
-               {{"CPU"}, {"MAIN LOOP"}, {"INSTR", true}, {"MULT", true}, {"UOPS", true}, {"CYCLES", true},
-                {"LIMIT", true}, {"SHARE", true}, {"BOTTLENECK"}},
+               {{"CPU"},
+                {"MAIN LOOP"},
+                {"INSTR", true},
+                {"MULT", true},
+                {"UOPS", true},
+                {"CYCLES", true},
+                {"LIMIT", true},
+                {"SHARE", true},
+                {"BOTTLENECK"}},
                rows, invocation.bold);
   }
   if (invocation.json) *invocation.out << JsonArray(items) << "\n";

@@ -48,9 +48,9 @@ TEST_F(InspectTest, DisasmMarksEntriesAndLoops) {
   ASSERT_EQ(Do({"disasm", key}), kDone);
   EXPECT_THAT(out_, HasSubstr("\033[1m\nentry_0:\033[0m\n"));
   ASSERT_EQ(Do({"disasm", key}, true), kDone);
-  EXPECT_THAT(out_, AllOf(HasSubstr("\"key\": \"" + key + "\""), HasSubstr("\"main\": true"),
-                          HasSubstr("\"jumps_to\": "), HasSubstr("{\"offset\": 0, \"bytes\": \""),
-                          HasSubstr("\"text\": \"ret\""), Not(HasSubstr("\033"))));
+  EXPECT_THAT(
+      out_, AllOf(HasSubstr("\"key\": \"" + key + "\""), HasSubstr("\"main\": true"), HasSubstr("\"jumps_to\": "),
+                  HasSubstr("{\"offset\": 0, \"bytes\": \""), HasSubstr("\"text\": \"ret\""), Not(HasSubstr("\033"))));
 }
 
 TEST_F(InspectTest, McaPredictsMainLoops) {
@@ -80,8 +80,9 @@ TEST_F(InspectTest, TilesHaveCountsAndNoPrediction) {
   spec.interleave = 2;
   const codegen::Target target = codegen::TargetOf(codegen::IsaLevel::kAmx);
   auto emitted = codegen::FindEmitter("xbyak")->Emit(spec, target);
-  const cache::Entry entry = *ToEntry(std::get<codegen::EmittedKernel>(emitted),
-                                      clikart::KeyOf(spec, target, "xbyak", BuildIdentity()), codegen::Drivers(), 0.001);
+  const cache::Entry entry =
+      *ToEntry(std::get<codegen::EmittedKernel>(emitted), clikart::KeyOf(spec, target, "xbyak", BuildIdentity()),
+               codegen::Drivers(), 0.001);
   ASSERT_TRUE(cache::Folder({.path = path()}).Save({&entry, 1}).ok());
   base_.cpu = "sapphirerapids";
   ASSERT_EQ(Do({"mca", entry.key.Name()}, true), kDone) << err_;

@@ -34,7 +34,9 @@ inline std::vector<EmittedKernel> LlvmKernels(const ir::KernelSpec& spec, std::s
 
 // Words of three widths and dot products of two.
 inline std::vector<EmittedKernel> LlvmCodeKernels(const ir::KernelSpec& spec) {
-  const Target targets[] = {TargetOf(IsaLevel::kBaseline), TargetOf(IsaLevel::kSse4), TargetOf(IsaLevel::kAvx2),
+  const Target targets[] = {TargetOf(IsaLevel::kBaseline),
+                            TargetOf(IsaLevel::kSse4),
+                            TargetOf(IsaLevel::kAvx2),
                             TargetOf(IsaLevel::kAvxVnni),
                             Target{{Feature::kSse42, Feature::kAvx2, Feature::kAvx512}},
                             TargetOf(IsaLevel::kAvx512Vnni)};
@@ -49,7 +51,8 @@ inline void ExpectPortableBits(const std::vector<EmittedKernel>& kernels, const 
       QuantLaunch run{.kernel = &kernel, .edge = edge};
       if (edge == GuardedBuffer::Edge::kStart) run.tile_rows = 23, run.tile_panels = 3;
       const std::vector<float> got = RunQuant(problem, run);
-      ASSERT_EQ(FirstDifference(ir::DType::kFloat32, std::as_bytes(std::span(got)), std::as_bytes(std::span(wanted))), -1)
+      ASSERT_EQ(FirstDifference(ir::DType::kFloat32, std::as_bytes(std::span(got)), std::as_bytes(std::span(wanted))),
+                -1)
           << Name(kernel.isa) << ", " << problem.rows << " rows of " << problem.spec.ToString();
     }
   }

@@ -25,10 +25,10 @@ using ir::KernelSpec;
 
 constexpr DType kFloats[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
 
-const char* const kSchemes[] = {
-    "int8",         "int8_g32",     "int8_g16_bf16",    "int8_g5_asym",   "int8_asym_e8m0", "int8_g16_e4m3",
-    "int8_g16_min_f32", "int4",     "int4_g32_f32",     "int4_g32_min",   "int4_g7_asym_f32", "int4_g128_asym",
-    "int2",         "int2_g8",      "int2_g12_asym",    "int2_g32_min_f32"};
+const char* const kSchemes[] = {"int8",           "int8_g32",      "int8_g16_bf16",    "int8_g5_asym",
+                                "int8_asym_e8m0", "int8_g16_e4m3", "int8_g16_min_f32", "int4",
+                                "int4_g32_f32",   "int4_g32_min",  "int4_g7_asym_f32", "int4_g128_asym",
+                                "int2",           "int2_g8",       "int2_g12_asym",    "int2_g32_min_f32"};
 
 KernelSpec RowInt8Spec(const std::string& scheme, int64_t n, int64_t k) {
   return SchemeSpec(ir::Contraction::kRowInt8, scheme, n, k);

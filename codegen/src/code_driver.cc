@@ -198,8 +198,8 @@ class Tile {
       widen.codes = widen.header + layout_.CodesAt() + units * layout_.UnitBytes();
       widen.groups = run.groups;
       widen.steps = run.steps;
-      widen.out = Scratch(scratch_.widened_at() + i * scratch_.widened_stride() +
-                          (run.first - block.first) * kAccumulatorRow);
+      widen.out =
+          Scratch(scratch_.widened_at() + i * scratch_.widened_stride() + (run.first - block.first) * kAccumulatorRow);
       widen.lanes = Lanes() + (run.group - block.first_group()) * width + i;
       widen.lanes_stride = width * static_cast<int64_t>(sizeof(GroupLanes));
       widen.lane_scales = LaneScales(panel + i);

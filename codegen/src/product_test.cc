@@ -113,8 +113,8 @@ TEST(ProductFor, TilesMultiplyCodesWhereGroupsFillThem) {
     EXPECT_EQ(ProductFor(other, target, math), ir::Product::kFma);
     return spec.product;
   };
-  for (const std::string_view scheme : {"int8", "int4_g32", "int4_g128_asym", "int2_g64", "int4_g32_min", "mxfp4",
-                                        "fp8_e4m3", "fp8_e5m2_g32"}) {
+  for (const std::string_view scheme :
+       {"int8", "int4_g32", "int4_g128_asym", "int2_g64", "int4_g32_min", "mxfp4", "fp8_e4m3", "fp8_e5m2_g32"}) {
     EXPECT_EQ(product(scheme, DType::kBFloat16, 32, spr), ir::Product::kTileBf16) << scheme;
     EXPECT_EQ(product(scheme, DType::kBFloat16, 1000, spr), ir::Product::kTileBf16) << scheme;
     EXPECT_EQ(product(scheme, DType::kBFloat16, 31, spr), ir::Product::kFma) << scheme;

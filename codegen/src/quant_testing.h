@@ -47,10 +47,11 @@ ir::KernelSpec Requantized(ir::KernelSpec spec);
 // For tests over all that weight-only kernels decode: every width and codebook, every type of scale, groups that are
 // whole runs of codes and groups that end within one.
 inline constexpr const char* kWeightOnlySchemes[] = {
-    "int8",         "int8_g32",         "int8_g5_asym", "int8_asym_bf16",    "int8_g16_min_f32", "int4",
-    "int4_g32_f32", "int4_g128_asym",   "int4_g7_asym_f32", "int4_g32_min",  "int2",             "int2_g8",
-    "int2_g12_asym", "int2_g32_asym",   "nf4_g8",       "nf4_g64",           "fp4_g16_bf16",     "fp8_e4m3",
-    "fp8_e5m2_g12", "fp8_e4m3_g16_e8m0", "mxfp4",       "nvfp4"};
+    "int8",    "int8_g32",     "int8_g5_asym",   "int8_asym_bf16",   "int8_g16_min_f32",
+    "int4",    "int4_g32_f32", "int4_g128_asym", "int4_g7_asym_f32", "int4_g32_min",
+    "int2",    "int2_g8",      "int2_g12_asym",  "int2_g32_asym",    "nf4_g8",
+    "nf4_g64", "fp4_g16_bf16", "fp8_e4m3",       "fp8_e5m2_g12",     "fp8_e4m3_g16_e8m0",
+    "mxfp4",   "nvfp4"};
 
 // The stored bits of a scale; exact values only.
 uint32_t ScaleBits(ir::ScaleType type, float scale);

@@ -88,9 +88,9 @@ Schedule MakeSchedule(const ir::KernelSpec& spec, const RegisterTile& tile) {
   const int64_t decoded_rows = tile.rows >= 12 ? kDecodesAlways : 48;
   schedule.few_rows = Decodes(spec, schedule) ? decoded_rows : 0;
   if (spec.contraction == ir::Contraction::kWeightOnly) {
-    // With six rows or more to a tile decoding is at most a third of a step's operations, and up to three such tiles are
-    // faster than a pass that writes the panel to memory, if the second-level cache holds their rows; with four it is a
-    // half.
+    // With six rows or more to a tile decoding is at most a third of a step's operations, and up to three such tiles
+    // are faster than a pass that writes the panel to memory, if the second-level cache holds their rows; with four it
+    // is a half.
     const int64_t block = DecodesInRegisters(*spec.scheme) ? tile.decoded_rows : 0;
     const int64_t cached = kCachedRowBytes / (std::max<int64_t>(spec.depth(), 1) * static_cast<int64_t>(sizeof(float)));
     schedule.decoded_block = block;

@@ -23,8 +23,8 @@ absl::Status Unknown(const std::string& word) {
   std::string levels, features;
   for (const IsaLevel level : AllIsaLevels()) levels.append(levels.empty() ? "" : ", ").append(Name(level));
   for (int i = 0; i < kFeatureCount; ++i) features.append(i == 0 ? "" : ", ").append(Name(static_cast<Feature>(i)));
-  return absl::InvalidArgumentError(absl::StrCat("target: \"", word, "\" is no ISA level (", levels,
-                                                 ") and no list of features (", features, ")"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("target: \"", word, "\" is no ISA level (", levels, ") and no list of features (", features, ")"));
 }
 
 }  // namespace

@@ -196,7 +196,8 @@ TEST(KernelSpecTest, VerifyNamesAProductOrInterleaveThatDoesNotFit) {
 TEST(KernelSpecTest, TheTextIsStable) {
   KernelSpec spec = WeightOnlySpec();
   EXPECT_THAT(spec.ToString(), HasSubstr("kind=weight_only access=dense n=96 k=40 taps=1 x=f32 w=u8 y=f32 bias=none"));
-  EXPECT_THAT(spec.ToString(), HasSubstr("product=fma interleave=8 scheme=int4_g32_asym@13fdf84d829c1708 order=natural out=real"));
+  EXPECT_THAT(spec.ToString(),
+              HasSubstr("product=fma interleave=8 scheme=int4_g32_asym@13fdf84d829c1708 order=natural out=real"));
 }
 
 TEST(KernelSpecTest, ParseNamesTheFieldThatIsWrong) {

@@ -14,7 +14,8 @@ namespace clikart::ir {
 namespace {
 
 constexpr std::string_view kSpellings =
-    "expected int2, int4 or int8, nf4, fp4, fp8_e4m3 or fp8_e5m2, followed by _g{size}, _asym or _min (integers) and one of _f32, "
+    "expected int2, int4 or int8, nf4, fp4, fp8_e4m3 or fp8_e5m2, followed by _g{size}, _asym or _min (integers) and "
+    "one of _f32, "
     "_bf16, _e8m0, _e4m3 (f16 scales when absent); or mxfp4, nvfp4";
 
 constexpr std::array<std::string_view, 5> kScaleNames = {"f32", "f16", "bf16", "e8m0", "e4m3"};

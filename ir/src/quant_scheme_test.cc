@@ -76,10 +76,9 @@ TEST(QuantSchemeTest, ValidateNamesTheField) {
   EXPECT_THAT(std::string((QuantScheme{.bits = 8, .codebook = Codebook::kNf4}).Validate().message()),
               HasSubstr("bits is 8, expected 4"));
   EXPECT_THAT(std::string((QuantScheme{.bits = 4, .minimum = true}).Validate().message()), HasSubstr("symmetric"));
-  EXPECT_THAT(std::string(
-                  (QuantScheme{.bits = 4, .symmetric = false, .scale_type = ScaleType::kE8m0, .minimum = true})
-                      .Validate()
-                      .message()),
+  EXPECT_THAT(std::string((QuantScheme{.bits = 4, .symmetric = false, .scale_type = ScaleType::kE8m0, .minimum = true})
+                              .Validate()
+                              .message()),
               HasSubstr("found e8m0"));
   EXPECT_THAT(std::string((QuantScheme{.group_size = 0}).Validate().message()), HasSubstr("group_size is 0"));
   EXPECT_THAT(std::string((QuantScheme{.group_size = -2}).Validate().message()), HasSubstr("group_size is -2"));

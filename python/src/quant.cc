@@ -56,7 +56,8 @@ py::object CodebookObject(Codebook codebook) {
 std::string Repr(const QuantScheme& s) {
   return absl::StrCat("QuantScheme(bits=", s.bits, ", symmetric=", s.symmetric ? "True" : "False",
                       ", group_size=", s.group_size, ", scale_dtype=", std::string(py::repr(ScaleObject(s.scale_type))),
-                      ", codebook=", std::string(py::repr(CodebookObject(s.codebook))), s.minimum ? ", minimum=True)" : ")");
+                      ", codebook=", std::string(py::repr(CodebookObject(s.codebook))),
+                      s.minimum ? ", minimum=True)" : ")");
 }
 
 }  // namespace

@@ -115,7 +115,8 @@ void BindRuntime(py::module_& m) {
       "Threads for calls that start later; 0 chooses by the CPUs this process may use. ValueError when negative.");
   m.def("get_num_threads", &GetNumThreads, "Threads that a forward may use now.");
   m.def("cpu_info", &CpuDict,
-        "The CPU as the runtime sees it: vendor, brand, isa, max_isa, features, target, logical_cpus, usable_cpus, threads.");
+        "The CPU as the runtime sees it: vendor, brand, isa, max_isa, features, target, logical_cpus, usable_cpus, "
+        "threads.");
 }
 
 }  // namespace clikart::python

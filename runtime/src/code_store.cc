@@ -20,8 +20,7 @@ int64_t PerTask(int64_t bytes) { return std::max<int64_t>(1, kTaskBytes / std::m
 template <typename Work>
 void InTasks(int64_t total, int64_t bytes_each, const Work& work) {
   const int64_t step = PerTask(bytes_each);
-  ParallelFor((total + step - 1) / step,
-              [&](int64_t task) { work(task * step, std::min(step, total - task * step)); });
+  ParallelFor((total + step - 1) / step, [&](int64_t task) { work(task * step, std::min(step, total - task * step)); });
 }
 
 // The identity, for a part without an order among others that have one.
@@ -87,9 +86,8 @@ CodeStore::CodeStore(const ir::KernelSpec& spec, std::vector<CodePart> parts)
 }
 
 const int32_t* CodeStore::TableOf(CodePart& part) {
-  const CodePart& first = *std::find_if(parts_.begin(), parts_.end(), [&](const CodePart& other) {
-    return other.order.columns == part.order.columns;
-  });
+  const CodePart& first = *std::find_if(
+      parts_.begin(), parts_.end(), [&](const CodePart& other) { return other.order.columns == part.order.columns; });
   if (&first != &part) part.order.columns = {};
   return first.order.columns.data();
 }
@@ -114,9 +112,8 @@ void CodeStore::KeepRowEnds() {
 
 absl::Status CodeStore::Pack() {
   CLIKART_ASSIGN_OR_RETURN(pack_, Memory::Allocate(static_cast<size_t>(layout_.TotalBytes())));
-  InTasks(layout_.panels.Panels(), panel_bytes_, [&](int64_t first, int64_t count) {
-    PackPanels(first, count, pack_->data() + first * panel_bytes_);
-  });
+  InTasks(layout_.panels.Panels(), panel_bytes_,
+          [&](int64_t first, int64_t count) { PackPanels(first, count, pack_->data() + first * panel_bytes_); });
   KeepRowEnds();
   rows_.clear();
   return absl::OkStatus();

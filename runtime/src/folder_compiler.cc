@@ -74,9 +74,9 @@ absl::StatusOr<WarmupReport> FolderCompiler::Check(WarmupReport report) const {
   for (WarmupItem& item : report.items) {
     const auto made = files_.find(item.kernel);
     if (!item.status.ok() || made == files_.end() || names.count(made->second) > 0) continue;
-    item.status = absl::ResourceExhaustedError(
-        absl::StrCat("the folder has no room for it: CLIKART_CACHE_DISK_SIZE allows ", options_.folder.byte_budget,
-                     " bytes for all entries"));
+    item.status =
+        absl::ResourceExhaustedError(absl::StrCat("the folder has no room for it: CLIKART_CACHE_DISK_SIZE allows ",
+                                                  options_.folder.byte_budget, " bytes for all entries"));
     ++report.failed;
   }
   return report;

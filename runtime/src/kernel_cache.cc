@@ -83,7 +83,7 @@ struct KernelCache::Impl {
   mutable std::mutex mutex;
   absl::flat_hash_map<std::string, Entry> entries;  // by the text of the spec
   absl::flat_hash_map<std::string, std::shared_ptr<Flight>> flights;
-  std::list<std::string> order;  // most recently used first
+  std::list<std::string> order;                // most recently used first
   std::map<std::string, ir::KernelSpec> made;  // ever, by the text of the spec
   absl::btree_map<std::string, int64_t> rejections;
   std::optional<Rejection> policy;  // that executable memory is refused

@@ -53,7 +53,8 @@ absl::StatusOr<std::string> WithFingerprint(const Field& named) {
     CLIKART_ASSIGN_OR_RETURN(spec.scheme, ir::QuantScheme::Parse(named.value));
   }
   const std::vector<Field> fields = AllFieldsOf(spec);
-  return std::find_if(fields.begin(), fields.end(), [&](const Field& field) { return field.name == named.name; })->value;
+  return std::find_if(fields.begin(), fields.end(), [&](const Field& field) { return field.name == named.name; })
+      ->value;
 }
 
 }  // namespace
@@ -104,8 +105,8 @@ absl::StatusOr<ir::KernelSpec> ParseIntent(std::string_view text) {
       return absl::InvalidArgumentError(absl::StrCat("\"", std::string(name), "\" is missing"));
     }
   }
-  const std::string whole = absl::StrJoin(
-      fields, " ", [](std::string* out, const Field& f) { absl::StrAppend(out, f.name, "=", f.value); });
+  const std::string whole =
+      absl::StrJoin(fields, " ", [](std::string* out, const Field& f) { absl::StrAppend(out, f.name, "=", f.value); });
   CLIKART_ASSIGN_OR_RETURN(const ir::KernelSpec spec, ir::KernelSpec::Parse(whole));
   const ir::KernelSpec intent = IntentOf(spec);
   CLIKART_RETURN_IF_ERROR(intent.Verify());

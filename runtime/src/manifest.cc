@@ -52,7 +52,8 @@ absl::Status ReadMath(const std::string& value, WarmupManifest& manifest) {
 
 absl::Status ReadEmitter(const std::string& value, WarmupManifest& manifest) {
   std::string names = "auto";
-  for (const codegen::Emitter* emitter : codegen::Emitters()) absl::StrAppend(&names, ", ", std::string(emitter->name()));
+  for (const codegen::Emitter* emitter : codegen::Emitters())
+    absl::StrAppend(&names, ", ", std::string(emitter->name()));
   if (value != "auto" && codegen::FindEmitter(value) == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("emitter: found \"", value, "\", expected one of ", names));
   }
@@ -63,8 +64,7 @@ absl::Status ReadEmitter(const std::string& value, WarmupManifest& manifest) {
 absl::Status ReadLine(const std::string& line, WarmupManifest& manifest) {
   const size_t space = line.find_first_of(" \t");
   const std::string word = line.substr(0, space);
-  const std::string value(
-      absl::StripAsciiWhitespace(space == std::string::npos ? std::string() : line.substr(space)));
+  const std::string value(absl::StripAsciiWhitespace(space == std::string::npos ? std::string() : line.substr(space)));
   if (word == "kernel") {
     CLIKART_ASSIGN_OR_RETURN(const ir::KernelSpec intent, ParseIntent(value));
     manifest.Add(intent);

@@ -43,8 +43,7 @@ absl::StatusOr<FolderCompiler::Options> FolderOptionsOf(const WarmupManifest& ma
   folder.folder.byte_budget = environment.cache_disk_bytes;
   folder.folder.folder_mode = static_cast<mode_t>(options.for_all_users ? 0755 : 0700);
   if (folder.folder.path.empty()) {
-    return absl::FailedPreconditionError(
-        "warm-up: no home folder is known; name a folder, or set CLIKART_CACHE_DIR");
+    return absl::FailedPreconditionError("warm-up: no home folder is known; name a folder, or set CLIKART_CACHE_DIR");
   }
   return folder;
 }
@@ -63,9 +62,8 @@ absl::StatusOr<WarmupReport> WarmupManifest::Compile(const ManifestOptions& opti
   CLIKART_ASSIGN_OR_RETURN(const FolderCompiler::Options folder, FolderOptionsOf(*this, options));
   FolderCompiler compiler(folder);
   CLIKART_RETURN_IF_ERROR(compiler.Usable());
-  CLIKART_RETURN_IF_ERROR(recorder.Run(steps, options.jobs, [&](int64_t i) {
-    return compiler.Compile(SpecFor(intent(i), folder.target, math));
-  }));
+  CLIKART_RETURN_IF_ERROR(recorder.Run(
+      steps, options.jobs, [&](int64_t i) { return compiler.Compile(SpecFor(intent(i), folder.target, math)); }));
   return compiler.Check(recorder.Report());
 }
 

@@ -26,8 +26,8 @@ using codegen::MathMode;
 using codegen::TargetOf;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 using testing::MakeLinear;
+using ::testing::Not;
 using testing::Random;
 using testing::Value;
 

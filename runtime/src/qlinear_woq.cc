@@ -41,10 +41,8 @@ std::vector<ParameterSpec> ParametersOf(int64_t inputs, int64_t rows, const QLin
                    .dtype = scheme.ScaleDType(),
                    .float_converts = ir::IsFloat(scheme.ScaleDType())});
   if (scheme.minimum) {
-    specs.push_back({.name = "weight_minimum",
-                     .shape = {rows, groups},
-                     .dtype = scheme.ScaleDType(),
-                     .float_converts = true});
+    specs.push_back(
+        {.name = "weight_minimum", .shape = {rows, groups}, .dtype = scheme.ScaleDType(), .float_converts = true});
   }
   if (scheme.HasZeroPoint()) {
     specs.push_back({.name = "weight_zero_point", .shape = {rows, groups}, .dtype = DType::kUInt8});
@@ -73,9 +71,8 @@ absl::Status QLinearWoQBody::Check(const Tensors& tensors) const {
         std::find_if(pinned.data, pinned.data + count, [most](std::byte b) { return b > most; });
     if (bad != pinned.data + count) {
       return absl::FailedPreconditionError(absl::StrCat("weight_zero_point: found ", static_cast<int>(*bad),
-                                                        " at position ", bad - pinned.data,
-                                                        "; expected 0 to ", static_cast<int>(most), " for ",
-                                                        scheme().bits, "-bit codes"));
+                                                        " at position ", bad - pinned.data, "; expected 0 to ",
+                                                        static_cast<int>(most), " for ", scheme().bits, "-bit codes"));
     }
   }
   const std::optional<size_t> order = Find("weight_g_idx");

@@ -23,12 +23,13 @@ TEST(Warmup, PreparesEveryLayerSoThatLaterCallsCompileNothing) {  // C090
   const auto after = MakeLinear(20, 13, 3);
   auto model = std::make_shared<Sequential>(std::vector<std::shared_ptr<Module>>{group, after});
   std::vector<std::pair<int64_t, int64_t>> steps;
-  const WarmupReport report = Value(Warmup(*model, {.inputs = {{{4, 22}, DType::kFloat32}},
-                                                    .progress = [&](int64_t done, int64_t total, const WarmupItem& item) {
-                                                      EXPECT_TRUE(item.status.ok()) << item.status;
-                                                      steps.emplace_back(done, total);
-                                                      return true;
-                                                    }}));
+  const WarmupReport report =
+      Value(Warmup(*model, {.inputs = {{{4, 22}, DType::kFloat32}},
+                            .progress = [&](int64_t done, int64_t total, const WarmupItem& item) {
+                              EXPECT_TRUE(item.status.ok()) << item.status;
+                              steps.emplace_back(done, total);
+                              return true;
+                            }}));
   EXPECT_EQ(Made(report), 2);
   EXPECT_EQ(report.packed, 1);  // `after`; the group was packed when it was fused
   EXPECT_EQ(report.failed, 0);
@@ -70,10 +71,9 @@ TEST(Warmup, ProgressMayCancel) {
   auto model =
       std::make_shared<ModuleList>(std::vector<std::shared_ptr<Module>>{MakeLinear(8, 4, 1), MakeLinear(8, 4, 1)});
   for (const int jobs : {1, 4}) {
-    const auto report =
-        Warmup(*model, {.inputs = {{{1, 8}, DType::kFloat32}},
-                        .progress = [](int64_t done, int64_t, const WarmupItem&) { return done < 1; },
-                        .jobs = jobs});
+    const auto report = Warmup(*model, {.inputs = {{{1, 8}, DType::kFloat32}},
+                                        .progress = [](int64_t done, int64_t, const WarmupItem&) { return done < 1; },
+                                        .jobs = jobs});
     EXPECT_EQ(report.status().code(), absl::StatusCode::kCancelled);
     EXPECT_THAT(report.status().message(), HasSubstr("after 1 of 3"));
   }

@@ -29,9 +29,9 @@ codegen::EmittedKernel KernelOf(const CodeRequest& code) {
 
 LoopAnswer AnswerOf(const KernelLoop& loop) {
   const LoopCounts& counts = loop.counts;
-  return {loop.name.c_str(),     loop.range.begin,   loop.range.end,       loop.main ? 1 : 0, counts.instructions,
-          counts.multiplies,     counts.tile_products, counts.tile_loads, counts.loads,      counts.stores,
-          counts.stack_accesses};
+  return {loop.name.c_str(),   loop.range.begin,  loop.range.end,       loop.main ? 1 : 0,
+          counts.instructions, counts.multiplies, counts.tile_products, counts.tile_loads,
+          counts.loads,        counts.stores,     counts.stack_accesses};
 }
 
 void Refuse(const AnalysisSink& sink, const std::string& detail) { sink.refuse(sink.context, detail.c_str()); }
@@ -93,8 +93,9 @@ void SendPredictions(const CodeRequest* code, const char* cpu, const AnalysisSin
     cpus.emplace_back(cpu);
   }
   if (cpus.empty()) {
-    const std::string found = any_cpu ? "no CPU of the list has the instructions"
-                                      : absl::StrCat("\"", cpu, "\" is no CPU that LLVM knows to have the instructions");
+    const std::string found = any_cpu
+                                  ? "no CPU of the list has the instructions"
+                                  : absl::StrCat("\"", cpu, "\" is no CPU that LLVM knows to have the instructions");
     return Refuse(*sink, absl::StrCat(found, " of this kernel (", code->isa, "); the list: ", Names(KnownCpus()),
                                       "; --cpu takes LLVM's other names, too"));
   }

@@ -84,14 +84,12 @@ Value* CodeDecoder::LookUp(Value* indices) {
   for (int lane = 0; lane < lanes; ++lane) {
     Value* const index = build_.CreateExtractElement(indices, static_cast<uint64_t>(lane));
     Value* const place = build_.CreateGEP(build_.getFloatTy(), table_, build_.CreateZExt(index, build_.getInt64Ty()));
-    levels = build_.CreateInsertElement(levels, build_.CreateLoad(build_.getFloatTy(), place),
-                                        static_cast<uint64_t>(lane));
+    levels =
+        build_.CreateInsertElement(levels, build_.CreateLoad(build_.getFloatTy(), place), static_cast<uint64_t>(lane));
   }
   return levels;
 }
 
-Value* CodeDecoder::Splat(float number) {
-  return build_.FloatBits(std::bit_cast<uint32_t>(number), build_.lanes());
-}
+Value* CodeDecoder::Splat(float number) { return build_.FloatBits(std::bit_cast<uint32_t>(number), build_.lanes()); }
 
 }  // namespace clikart::codegen::llvm_module

@@ -9,9 +9,9 @@ namespace clikart::codegen::llvm_module {
 
 // What a lane does with four bytes of x and of a weight.
 enum class Multiply : uint8_t {
-  kFma,    // f32
-  kWords,  // two 16-bit codes each, summed in int32
-  kDot,    // four 8-bit codes each, those of x without a sign: vpdpbusd
+  kFma,     // f32
+  kWords,   // two 16-bit codes each, summed in int32
+  kDot,     // four 8-bit codes each, those of x without a sign: vpdpbusd
   kRowDot,  // the same, those of the weight without a sign
   kBytes,   // as kRowDot where codes of the weight have fewer than eight bits, so that pairs fit 16: vpmaddubsw
 };

@@ -145,9 +145,8 @@ class PackedCodes {
       next.back() = build_.CreateAdd(now.back(), build_.Bits(layout_.scheme.bits, build_.lanes()));
       Advance(next, 0, 1);
     } else {
-      Step(next, now, 0, [&](int panel, int vector) {
-        return decoders_[panel].DecodeBytes(PanelAt(now[kB], panel, 0), vector);
-      });
+      Step(next, now, 0,
+           [&](int panel, int vector) { return decoders_[panel].DecodeBytes(PanelAt(now[kB], panel, 0), vector); });
       Advance(next, layout_.UnitBytes(), 1);
     }
     next[kLeft] = build_.CreateSub(now[kLeft], build_.getInt64(1));
@@ -164,8 +163,8 @@ class PackedCodes {
     return units;
   }
 
-  // One step of every chain. `decode` answers a vector of the weight. A step keeps the inputs of all rows or the vectors
-  // of all panels in registers, whichever are fewer.
+  // One step of every chain. `decode` answers a vector of the weight. A step keeps the inputs of all rows or the
+  // vectors of all panels in registers, whichever are fewer.
   template <typename Decode>
   void Step(Values& next, const Values& now, int step, const Decode& decode) {
     const bool keeps_inputs = rows_ <= panels_ * vectors_;

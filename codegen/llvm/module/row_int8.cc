@@ -110,9 +110,9 @@ class Groups {
                     build_.IsPositive(left)};
       });
       Value* const left = Next(panel[3]);
-      return Turn{{build_.At(panel[0], c_stride_), build_.At(panel[1], sums_stride_), build_.At(panel[2], b_stride_),
-                   left},
-                  build_.IsPositive(left)};
+      return Turn{
+          {build_.At(panel[0], c_stride_), build_.At(panel[1], sums_stride_), build_.At(panel[2], b_stride_), left},
+          build_.IsPositive(left)};
     });
   }
 

@@ -21,11 +21,10 @@ class Widening {
     Value* const lanes_stride = build_.IntArgument(offsetof(WidenCodesArgs, lanes_stride));
     Value* const steps = build_.IntArgument(offsetof(WidenCodesArgs, steps));
     ahead_ = build_.IntArgument(offsetof(WidenCodesArgs, prefetch));
-    const Values start = {build_.PointerArgument(offsetof(WidenCodesArgs, header)),
-                          build_.PointerArgument(offsetof(WidenCodesArgs, codes)),
-                          build_.PointerArgument(offsetof(WidenCodesArgs, out)),
-                          build_.PointerArgument(offsetof(WidenCodesArgs, lanes)),
-                          build_.IntArgument(offsetof(WidenCodesArgs, groups))};
+    const Values start = {
+        build_.PointerArgument(offsetof(WidenCodesArgs, header)),
+        build_.PointerArgument(offsetof(WidenCodesArgs, codes)), build_.PointerArgument(offsetof(WidenCodesArgs, out)),
+        build_.PointerArgument(offsetof(WidenCodesArgs, lanes)), build_.IntArgument(offsetof(WidenCodesArgs, groups))};
     build_.Loop("group", start, [&](const Values& group) {
       WidenHeader(group[0], group[3]);
       decoder_.BeginGroup(group[0]);

@@ -37,8 +37,7 @@ void Avx512Code::NextShiftedCode(CodeDecoder& decoder) {
   vpaddd(shifts, shifts, Constant(static_cast<uint32_t>(decoder.format.bits())));
 }
 
-void Avx512Code::DecodeTabled(const CodeDecoder& decoder, const RegExp& from, int code, const Vector& to, int,
-                              int) {
+void Avx512Code::DecodeTabled(const CodeDecoder& decoder, const RegExp& from, int code, const Vector& to, int, int) {
   if (code == 0) {
     vmovups(to, ptr[from]);
   } else if (code != kShiftedCode) {

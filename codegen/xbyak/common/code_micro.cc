@@ -12,7 +12,7 @@
 namespace clikart::codegen {
 namespace {
 
-constexpr int kInputBytes = sizeof(float);  // of a row and step
+constexpr int kInputBytes = sizeof(float);                                   // of a row and step
 constexpr int kStepBytes = static_cast<int>(ir::kPanelLanes) * kInputBytes;  // of widened panels
 constexpr int kAccumulatorBytes = static_cast<int>(kAccumulatorRow);
 constexpr int kLine = 64;
@@ -109,10 +109,8 @@ int32_t KernelCode::PackedCodeMicro(const CodeFormat& format, const MicroKind& k
   const int unit = format.unit();
   // With a row or two, decoding is what takes time: shifts are constants there.
   const bool unrolls = widest && (unit == 1 || rows <= vectors() / 16);
-  CodeDecoder decoder{.format = format,
-                      .panels = panels,
-                      .offsets = offsetof(CodeMicroArgs, offsets),
-                      .placed = unrolls};
+  CodeDecoder decoder{
+      .format = format, .panels = panels, .offsets = offsetof(CodeMicroArgs, offsets), .placed = unrolls};
   decoder.first = TakeVectors(DecoderRegisters(decoder));
 
   const auto step = [&](int code, int unit_at, int input_at) {
@@ -138,7 +136,8 @@ int32_t KernelCode::PackedCodeMicro(const CodeFormat& format, const MicroKind& k
     for (const Reg64& base : tile.a.bases) add(base, steps * kInputBytes);
   };
   const auto prefetch = [&] {
-    for (int panel = 0; panel < panels; ++panel) prefetcht0(ptr[tile.b.At(panel) + static_cast<int>(kStreamAhead) / panels]);
+    for (int panel = 0; panel < panels; ++panel)
+      prefetcht0(ptr[tile.b.At(panel) + static_cast<int>(kStreamAhead) / panels]);
   };
   const int64_t multiplies = int64_t{rows} * panels * halves();
   const std::string name = absl::StrCat("micro ", rows, "x", panels, " packed");

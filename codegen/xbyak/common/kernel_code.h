@@ -7,11 +7,11 @@
 #include <string_view>
 
 #include "assembler.h"
-#include "code_decoder.h"
 #include "clikart/ir/kernel_spec.h"
 #include "clikart/ir/panel_layout.h"
 #include "clikart/ir/program.h"
 #include "clikart/ir/quant_scheme.h"
+#include "code_decoder.h"
 #include "panel_driver.h"
 #include "register_plan.h"
 #include "strided.h"
@@ -166,8 +166,8 @@ class KernelCode : public Assembler {
   // count) and answers which one it is in: the first, if the scheme DecodesInRegisters.
   Vector DecodeCode(CodeDecoder& decoder, const RegExp& unit, int code, int panel, int half, int first, int count);
   // A group's scales and minimums from its header to GroupLanes at `to`, by registers [first, first + count).
-  void LoadGroup(const CodeFormat& format, const RegExp& header, const RegExp& to, const RegExp& lane_scales,
-                 int first, int count);
+  void LoadGroup(const CodeFormat& format, const RegExp& header, const RegExp& to, const RegExp& lane_scales, int first,
+                 int count);
 
  private:
   // The sums at `from` with what `terms` has for their columns, as f32. `spare` is lost.

@@ -56,7 +56,8 @@ struct WarmupOptions {
 absl::StatusOr<WarmupReport> Warmup(Module& module, const WarmupOptions& options = {});
 
 struct ManifestOptions {
-  // As codegen::ParseTarget takes it: "avx2", or a machine's features as its manifests give them. Empty: this process's.
+  // As codegen::ParseTarget takes it: "avx2", or a machine's features as its manifests give them. Empty: this
+  // process's.
   std::string target = {};
   // Where entries are written; empty: CLIKART_CACHE_DIR, which `target` alone asks for.
   std::string folder = {};

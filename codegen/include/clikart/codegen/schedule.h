@@ -36,14 +36,10 @@ struct ScheduleField {
   int64_t Schedule::* value;
 };
 inline constexpr ScheduleField kScheduleFields[] = {
-    {"few_rows", &Schedule::few_rows},
-    {"decoded_block", &Schedule::decoded_block},
-    {"row_block", &Schedule::row_block},
-    {"panel_block", &Schedule::panel_block},
-    {"matrix_rows", &Schedule::matrix_rows},
-    {"step", &Schedule::step},
-    {"depth_block", &Schedule::depth_block},
-    {"tile_rows", &Schedule::tile_rows},
+    {"few_rows", &Schedule::few_rows},       {"decoded_block", &Schedule::decoded_block},
+    {"row_block", &Schedule::row_block},     {"panel_block", &Schedule::panel_block},
+    {"matrix_rows", &Schedule::matrix_rows}, {"step", &Schedule::step},
+    {"depth_block", &Schedule::depth_block}, {"tile_rows", &Schedule::tile_rows},
     {"tile_panels", &Schedule::tile_panels},
 };
 static_assert(sizeof(Schedule) == std::size(kScheduleFields) * sizeof(int64_t), "a field is not listed");

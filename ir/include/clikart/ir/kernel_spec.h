@@ -67,12 +67,14 @@ struct KernelSpec {
   BiasKind bias = BiasKind::kNone;
   Activation activation = Activation::kNone;
   Product product = Product::kFma;
-  int interleave = 1;                 // k steps side by side in a packed lane: panel_layout.h, code_layout.h
-  std::optional<QuantScheme> scheme;  // kWeightOnly and kRowInt8
+  int interleave = 1;                       // k steps side by side in a packed lane: panel_layout.h, code_layout.h
+  std::optional<QuantScheme> scheme;        // kWeightOnly and kRowInt8
   InputOrder order = InputOrder::kNatural;  // not kNatural: weight_g_idx is given
-  bool requantize = false;            // kInteger with an output scale
+  bool requantize = false;                  // kInteger with an output scale
 
-  bool quantized_weights() const { return contraction == Contraction::kWeightOnly || contraction == Contraction::kRowInt8; }
+  bool quantized_weights() const {
+    return contraction == Contraction::kWeightOnly || contraction == Contraction::kRowInt8;
+  }
   int64_t depth() const { return taps * k; }
   // Channels that a row of x has in one tap.
   int64_t channels() const { return contraction == Contraction::kDepthwise ? n : k; }

@@ -42,10 +42,10 @@ struct QuantScheme {
   int64_t GroupCount(int64_t inputs) const;
   bool HasGlobalScale() const;  // nvfp4
   bool HasZeroPoint() const { return !symmetric && !minimum; }
-  int Midpoint() const;                       // what symmetric codes without a sign stand around: 2^(bits - 1), else 0
-  int64_t CodeBytes(int64_t inputs) const;    // of a weight row in a checkpoint
-  DType CodeDType() const;      // int8 for symmetric 8-bit integers, else uint8
-  DType ScaleDType() const;     // the tensor dtype that holds the scales
+  int Midpoint() const;                     // what symmetric codes without a sign stand around: 2^(bits - 1), else 0
+  int64_t CodeBytes(int64_t inputs) const;  // of a weight row in a checkpoint
+  DType CodeDType() const;                  // int8 for symmetric 8-bit integers, else uint8
+  DType ScaleDType() const;                 // the tensor dtype that holds the scales
 
   friend bool operator==(const QuantScheme&, const QuantScheme&) = default;
   template <typename H>
