@@ -102,6 +102,11 @@ Schedule MakeSchedule(const ir::KernelSpec& spec, const RegisterTile& tile) {
   // Panels share the staging of a tile's rows, so that twice as many gain some percent where registers take two at
   // once; such CPUs have second-level caches of a megabyte or more.
   schedule.tile_panels = 32 * tile.panels;
+  // There a panel of codes should be decoded for as many rows as the same memory of accumulators allows.
+  if (spec.contraction == ir::Contraction::kWeightOnly && tile.panels > 1) {
+    schedule.tile_rows = 266 / tile.rows * tile.rows;
+    schedule.tile_panels = 16 * tile.panels;
+  }
   return schedule;
 }
 
