@@ -129,7 +129,7 @@ Nest NestOf(const ir::KernelSpec& spec, const Schedule& schedule) {
     case ir::Contraction::kWeightOnly:
       return {&RunCodes, CodeMicroKinds(schedule)};
     case ir::Contraction::kRowInt8:
-      return {&RunRowInt8, MicroKinds(spec, schedule)};
+      return {&RunRowInt8, RowInt8Kinds(spec, schedule)};
     default:
       return {&RunPanels, MicroKinds(spec, schedule)};
   }

@@ -59,6 +59,14 @@ int64_t SumsBytes(const Schedule& schedule, int64_t rows) {
   return std::max(rows, schedule.row_block) * schedule.panel_block * kAccumulatorRow;
 }
 
+// Panels that a block of rows takes side by side, where a tile has so many blocks. A block that is alone streams the
+// weights, and memory gives one panel's faster than those of several in turn; more than two rows of codes of few bits
+// are not bound by it.
+int64_t PanelsAtOnce(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t blocks) {
+  if (blocks == 1 && (rows <= 2 || spec.scheme->bits == 8)) return 1;
+  return WidestPanels(schedule, rows);
+}
+
 // One tile under way.
 class Tile {
  public:
@@ -81,7 +89,7 @@ class Tile {
  private:
   void Multiply(const RowCodes& codes, int64_t first, int64_t end, RowInt8Rows::Take take) const {
     const int64_t blocks = (args_.rows + schedule_.row_block - 1) / schedule_.row_block;
-    int64_t width = WidestPanels(schedule_, RowsOfBlock(args_.rows, blocks, 0));
+    int64_t width = PanelsAtOnce(kernel_.spec, schedule_, RowsOfBlock(args_.rows, blocks, 0), blocks);
     for (int64_t panel = first; panel < end; panel += width) {
       while (width > end - panel) width /= 2;
       MultiplyPanels(codes, blocks, panel, width);
@@ -209,6 +217,20 @@ Schedule MakeRowInt8Schedule(const ir::KernelSpec& spec, const RegisterTile& til
   schedule.tile_rows = RowsOfTile(spec, schedule, kMostRowBlocks);
   schedule.tile_panels = kPanelsOfTile;
   return schedule;
+}
+
+std::vector<MicroKind> RowInt8Kinds(const ir::KernelSpec& spec, const Schedule& schedule) {
+  // Of several blocks, whose width is that of the first one.
+  const int64_t smallest = (schedule.row_block + 1) / 2, smallest_first = schedule.row_block / 2 + 1;
+  std::vector<MicroKind> kinds;
+  for (int64_t rows = 1; rows <= schedule.row_block; ++rows) {
+    int64_t widest = PanelsAtOnce(spec, schedule, rows, 1);
+    if (rows >= smallest) widest = std::max(widest, PanelsAtOnce(spec, schedule, std::max(rows, smallest_first), 2));
+    for (int64_t panels = 1; panels <= widest; panels *= 2) {
+      kinds.push_back({WeightForm::kPacked, static_cast<int>(rows), static_cast<int>(panels)});
+    }
+  }
+  return kinds;
 }
 
 void RunRowInt8(const KernelImage& kernel, const TileArgs& args) {

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "clikart/codegen/kernel.h"
 #include "clikart/ir/code_layout.h"
@@ -133,6 +134,9 @@ inline constexpr int64_t kPanelsOfTile = 128;
 Schedule MakeRowInt8Schedule(const ir::KernelSpec& spec, const RegisterTile& tile);
 // That of the register kernels, which of a kernel of matrix tiles take few rows.
 Schedule VectorSchedule(const Schedule& schedule);
+
+// The register kernels that are called.
+std::vector<MicroKind> RowInt8Kinds(const ir::KernelSpec& spec, const Schedule& schedule);
 
 // TileFunction of every emitter that provides these entries.
 void RunRowInt8(const KernelImage& kernel, const TileArgs& args);

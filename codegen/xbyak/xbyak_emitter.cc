@@ -151,7 +151,7 @@ void AssembleRowInt8(const Form& form, KernelCode& code, EmittedKernel& kernel) 
   }
   entries[kQuantizeEntry] = code.QuantizeRows(spec, schedule);
   entries[kEpilogueEntry] = code.Epilogue(spec, ir::ProgramOf(spec.activation));
-  for (const MicroKind& kind : MicroKinds(spec, schedule)) {
+  for (const MicroKind& kind : RowInt8Kinds(spec, schedule)) {
     entries[MicroEntry(kind)] = code.Groups(spec, schedule, form.codes, kind.rows, kind.panels);
   }
 }
