@@ -144,30 +144,10 @@ void RunIndex(const Launch& launch, const Partition& cut, int64_t index) {
            .unit_end = cut.row_units * (row_tile + 1) / cut.row_tiles});
 }
 
-// What all tiles read in place of x is made before the first of them. Only linears ask for it, which have one slice.
-codegen::PreparedRows Prepare(const Launch& launch, int width) {
-  const codegen::KernelImage& image = launch.kernel->image;
-  const int64_t rows = launch.args.rows;
-  const int64_t bytes = codegen::PreparedBytes(image, launch.args.codes, rows);
-  if (bytes == 0) return {};
-  codegen::PrepareArgs args{
-      .x = launch.args.x, .x_stride = launch.args.x_stride, .codes = launch.args.codes, .rows = rows};
-  args.out = LaunchScratch(static_cast<size_t>(bytes));
-  const double total_ns = static_cast<double>(rows) * static_cast<double>(image.spec.k) * kPrepareNs;
-  const int64_t parts = total_ns < kInlineNs ? 1 : std::min<int64_t>(rows, width);
-  ParallelFor(parts, [&](int64_t part) {
-    codegen::PrepareArgs own = args;
-    own.first = rows * part / parts;
-    own.count = rows * (part + 1) / parts - own.first;
-    own.scratch = ThreadScratch(static_cast<size_t>(codegen::PrepareScratchBytes(image)));
-    codegen::PrepareRows(image, own);
-  });
-  return {.data = args.out, .count = rows};
-}
+int Width(const Launch& launch) { return EstimateNs(launch) < kInlineNs ? 1 : ParallelWidth(); }
 
-void RunTiles(Launch launch) {
-  const int width = EstimateNs(launch) < kInlineNs ? 1 : ParallelWidth();
-  launch.args.prepared = Prepare(launch, width);
+void RunTiles(const Launch& launch) {
+  const int width = Width(launch);
   const Partition cut = MakePartition(launch, width);
   const int64_t tiles = launch.copies * cut.panel_tiles * cut.row_tiles;
   if (width == 1 || tiles == 1) {
@@ -178,22 +158,43 @@ void RunTiles(Launch launch) {
   ParallelFor(tiles, [&](int64_t i) { RunIndex(launch, cut, i); });
 }
 
-// As many rows at once as may be prepared.
-int64_t RowsOfTurn(const Launch& launch) {
+// What all tiles read in place of x, in so many bytes. Only linears ask for it, which have one slice.
+codegen::PreparedRows Prepare(const Launch& launch, int64_t bytes) {
   const codegen::KernelImage& image = launch.kernel->image;
-  const int64_t bytes = codegen::PreparedBytes(image, launch.args.codes, launch.args.rows);
-  if (bytes <= kPreparedBytes) return launch.args.rows;
-  const int64_t tile_rows = std::max<int64_t>(1, image.schedule.tile_rows);
-  return std::max<int64_t>(1, kPreparedBytes / (bytes / launch.args.rows) / tile_rows) * tile_rows;
+  const int64_t rows = launch.args.rows;
+  codegen::PrepareArgs args{
+      .x = launch.args.x, .x_stride = launch.args.x_stride, .codes = launch.args.codes, .rows = rows};
+  args.out = LaunchScratch(static_cast<size_t>(bytes));
+  const double total_ns = static_cast<double>(rows) * static_cast<double>(image.spec.k) * kPrepareNs;
+  const int64_t parts = total_ns < kInlineNs ? 1 : std::min<int64_t>(rows, Width(launch));
+  ParallelFor(parts, [&](int64_t part) {
+    codegen::PrepareArgs own = args;
+    own.first = rows * part / parts;
+    own.count = rows * (part + 1) / parts - own.first;
+    own.scratch = ThreadScratch(static_cast<size_t>(codegen::PrepareScratchBytes(image)));
+    codegen::PrepareRows(image, own);
+  });
+  return {.data = args.out, .count = rows};
 }
 
+// As many rows at a time as may be prepared.
 void RunTurns(const Launch& launch) {
-  const int64_t most = RowsOfTurn(launch);
-  for (int64_t row = 0; row < launch.args.rows; row += most) {
+  const codegen::KernelImage& image = launch.kernel->image;
+  const int64_t rows = launch.args.rows;
+  const auto bytes_of = [&](int64_t count) { return codegen::PreparedBytes(image, launch.args.codes, count); };
+  const int64_t bytes = bytes_of(rows);
+  if (bytes == 0) return RunTiles(launch);
+  int64_t most = rows;
+  if (bytes > kPreparedBytes) {
+    const int64_t tile_rows = std::max<int64_t>(1, image.schedule.tile_rows);
+    most = std::max<int64_t>(1, kPreparedBytes / (bytes / rows) / tile_rows) * tile_rows;
+  }
+  for (int64_t row = 0; row < rows; row += most) {
     Launch turn = launch;
     turn.args.x += row * launch.args.x_stride;
     turn.args.y += row * launch.args.y_stride;
-    turn.args.rows = std::min(most, launch.args.rows - row);
+    turn.args.rows = std::min(most, rows - row);
+    turn.args.prepared = Prepare(turn, bytes_of(turn.args.rows));
     RunTiles(turn);
   }
 }
