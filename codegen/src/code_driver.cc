@@ -34,11 +34,6 @@ class Tile {
     int64_t stride;
   };
 
-  template <typename Args>
-  void Call(int entry, Args& entry_args) const {
-    reinterpret_cast<void (*)(Args*)>(const_cast<void*>(kernel_.entries[entry]))(&entry_args);
-  }
-
   const std::byte* Panel(int64_t panel) const { return args_.weights + panel * panel_bytes_; }
   std::byte* Scratch(int64_t at) const { return args_.scratch + at; }
   float* Sums() const { return reinterpret_cast<float*>(Scratch(scratch_.sums_at())); }
@@ -70,7 +65,7 @@ class Tile {
       gather.out_stride = staged.stride;
       gather.rows = args_.rows;
       gather.count = block.count;
-      Call(kGatherEntry, gather);
+      Enter(kernel_, kGatherEntry, gather);
       return staged;
     }
     StageArgs stage;
@@ -80,7 +75,7 @@ class Tile {
     stage.out_stride = staged.stride;
     stage.rows = args_.rows;
     stage.count = block.count;
-    Call(kStageEntry, stage);
+    Enter(kernel_, kStageEntry, stage);
     return staged;
   }
 
@@ -128,7 +123,7 @@ class Tile {
           micro.groups = run.groups;
           micro.steps = run.steps;
           micro.sums = Sums() + run.group * args_.rows + row;
-          Call(entry, micro);
+          Enter(kernel_, entry, micro);
         }
         row += rows;
       }
@@ -178,7 +173,7 @@ class Tile {
         micro.partial = run.partial;
         micro.sums = Sums() + group * args_.rows + row;
         micro.lanes = Lanes() + group * width;
-        Call(entry, micro);
+        Enter(kernel_, entry, micro);
       }
       row += rows;
     }
@@ -205,7 +200,7 @@ class Tile {
       widen.lane_scales = LaneScales(panel + i);
       // What is read next: the same block of the next panels.
       widen.prefetch = more ? width * panel_bytes_ : 0;
-      Call(kWidenEntry, widen);
+      Enter(kernel_, kWidenEntry, widen);
     }
   }
 
@@ -214,7 +209,7 @@ class Tile {
     const std::byte* const complete = orders_.Complete(order, panel, args_.rows, c, merged);
     if (complete == nullptr) return;
     EpilogueArgs epilogue = EpilogueOf(kernel_, args_, panel, complete, nullptr);
-    Call(kEpilogueEntry, epilogue);
+    Enter(kernel_, kEpilogueEntry, epilogue);
   }
 
   const KernelImage& kernel_;

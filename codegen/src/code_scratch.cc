@@ -4,14 +4,12 @@
 #include "clikart/ir/decoding.h"
 #include "code_driver.h"
 #include "group_runs.h"
+#include "rounding.h"
 
 namespace clikart::codegen {
 namespace {
 
-constexpr int64_t kLine = 64;
 constexpr size_t kMostDecodeSteps = 1;  // of a program that needs no register but its own
-
-constexpr int64_t RoundToLine(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
 }  // namespace
 

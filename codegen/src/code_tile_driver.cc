@@ -7,16 +7,12 @@
 #include "column_orders.h"
 #include "group_runs.h"
 #include "panel_driver.h"
+#include "rounding.h"
 
 namespace clikart::codegen {
 namespace {
 
 constexpr int64_t kElement = 2;  // bytes of an input
-
-// Bytes of codes on their way from memory while few rows stream them, as in the panel driver.
-constexpr int64_t kStreamAhead = 8192;
-
-constexpr int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 // One call under way: what stays the same over the loops.
 class Call {
@@ -32,11 +28,11 @@ class Call {
   void Run() const {
     TileConfiguration configuration = ConfigurationOf(scratch_.height());
     std::memcpy(Scratch(scratch_.configuration_at()), &configuration, sizeof configuration);
-    Enter(kTileConfigureEntry, *reinterpret_cast<TileConfiguration*>(Scratch(scratch_.configuration_at())));
+    Enter(kernel_, kTileConfigureEntry, *reinterpret_cast<TileConfiguration*>(Scratch(scratch_.configuration_at())));
     for (int64_t order = 0; order < orders_.count(); ++order) {
       if (orders_.IsNew(order)) scratch_.few() ? RunFewRows(order) : RunManyRows(order);
     }
-    Enter(kTileReleaseEntry, configuration);
+    Enter(kernel_, kTileReleaseEntry, configuration);
   }
 
  private:
@@ -46,11 +42,6 @@ class Call {
     int64_t first;
     int64_t first_group;  // that sums of inputs are kept from
   };
-
-  template <typename Args>
-  void Enter(int entry, Args& entry_args) const {
-    reinterpret_cast<void (*)(Args*)>(const_cast<void*>(kernel_.entries[entry]))(&entry_args);
-  }
 
   const std::byte* Panel(int64_t panel) const { return args_.weights + panel * panel_bytes_; }
   std::byte* Scratch(int64_t at) const { return args_.scratch + at; }
@@ -172,7 +163,7 @@ class Call {
     widen.lane_scales = LaneScales(panel + i);
     // What is read next: what follows in the panel, or the same block of the next panels.
     widen.prefetch = scratch_.few() ? kStreamAhead / width : width * panel_bytes_;
-    Enter(kWidenEntry, widen);
+    Enter(kernel_, kWidenEntry, widen);
     const int64_t pair_bytes = (run.steps + 1) / 2 * kTileRowBytes;
     const int64_t missing = RoundUp(pair_bytes, kTileBytes) - pair_bytes;
     // Only one group on its own may end within a tile.
@@ -200,7 +191,7 @@ class Call {
     TileGroupArgs add;
     add.rows = std::min(tiles * scratch_.height(), args_.rows - row);
     for (int64_t i = 0; i < run.groups; ++i) {
-      Enter(TileProductEntry(static_cast<int>(tiles), static_cast<int>(width), TileAhead::kNone), product);
+      Enter(kernel_, TileProductEntry(static_cast<int>(tiles), static_cast<int>(width), TileAhead::kNone), product);
       product.a += product.blocks * kTileRowBytes;
       product.b += product.blocks * kTileBytes;
       if (run.partial) continue;
@@ -210,7 +201,7 @@ class Call {
         add.t = product.c + panel * scratch_.accumulator_stride();
         add.c = Scratch(scratch_.accumulators_at() + place + panel * scratch_.accumulator_stride());
         add.lanes = LanesOf(block, group, width) + panel;
-        Enter(kTileGroupEntry, add);
+        Enter(kernel_, kTileGroupEntry, add);
       }
     }
   }
@@ -220,7 +211,7 @@ class Call {
     const std::byte* const complete = orders_.Complete(order, panel, args_.rows, c, merged);
     if (complete == nullptr) return;
     EpilogueArgs epilogue = EpilogueOf(kernel_, args_, panel, complete, nullptr);
-    Enter(kEpilogueEntry, epilogue);
+    Enter(kernel_, kEpilogueEntry, epilogue);
   }
 
   const KernelImage& kernel_;

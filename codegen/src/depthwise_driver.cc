@@ -4,13 +4,10 @@
 #include <cstring>
 
 #include "clikart/ir/panel_layout.h"
+#include "rounding.h"
 
 namespace clikart::codegen {
 namespace {
-
-constexpr int64_t kLine = 64;
-
-constexpr int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 // One tile under way.
 class Tile {
@@ -34,11 +31,6 @@ class Tile {
   }
 
  private:
-  template <typename Args>
-  void Call(int entry, const Args& entry_args) const {
-    reinterpret_cast<void (*)(const Args*)>(const_cast<void*>(kernel_.entries[entry]))(&entry_args);
-  }
-
   int64_t ElementBytes() const { return static_cast<int64_t>(ir::SizeOf(kernel_.spec.x)); }
 
   // One register tile's rows: its panels one after the other, so that x is read forwards.
@@ -53,7 +45,7 @@ class Tile {
     epilogue.y_stride = args_.y_stride;
     epilogue.rows = rows;
     epilogue.columns = columns_;
-    Call(kEpilogueEntry, epilogue);
+    Enter(kernel_, kEpilogueEntry, epilogue);
   }
 
   // Fills the table of addresses. Rows that the register tile has beyond `rows` repeat the last one.
@@ -96,7 +88,7 @@ class Tile {
     args.weights_stride = panel_bytes_;
     args.c = c_ + first * kAccumulatorRow;
     args.c_stride = scratch_.accumulator_stride();
-    Call(entry, args);
+    Enter(kernel_, entry, args);
   }
 
   const KernelImage& kernel_;

@@ -4,12 +4,11 @@
 #include <cstring>
 
 #include "clikart/ir/panel_layout.h"
+#include "rounding.h"
 #include "tile_scratch.h"
 
 namespace clikart::codegen {
 namespace {
-
-constexpr int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 // One tile under way: what stays the same over the loops.
 class Tile {
@@ -34,11 +33,6 @@ class Tile {
     const std::byte* data;
     int64_t stride;
   };
-
-  template <typename Args>
-  void Call(int entry, const Args& entry_args) const {
-    reinterpret_cast<void (*)(const Args*)>(const_cast<void*>(kernel_.entries[entry]))(&entry_args);
-  }
 
   // Of kMicroUnroll steps, a multiple of every interleave.
   int64_t UnrolledBytes() const { return layout_.OffsetOf(0, kMicroUnroll); }
@@ -90,7 +84,7 @@ class Tile {
     stage.out_stride = scratch_.row_stride();
     stage.rows = args_.rows;
     stage.count = count;
-    Call(kStageEntry, stage);
+    Enter(kernel_, kStageEntry, stage);
   }
 
   // All rows fit one register tile: the weight is streamed front to back, panel after panel.
@@ -109,7 +103,7 @@ class Tile {
       while (width > args_.panels - panel) width /= 2;
       SetWeights(micro, Panel(panel), layout_.depth, layout_);
       micro.prefetch = micro.b + kStreamAhead / width;
-      Call(MicroEntry({WeightForm::kPacked, rows, static_cast<int>(width)}), micro);
+      Enter(kernel_, MicroEntry({WeightForm::kPacked, rows, static_cast<int>(width)}), micro);
       for (int64_t i = 0; i < width; ++i) Finish(panel + i, micro.c + i * micro.c_stride);
     }
   }
@@ -175,7 +169,7 @@ class Tile {
     const WeightForm form = widens ? WeightForm::kWidened : WeightForm::kPacked;
     for (int64_t i = 0; i < row_blocks; ++i) {
       const auto rows = static_cast<int>(RowsOfBlock(args_.rows, row_blocks, i));
-      Call(MicroEntry({form, rows, static_cast<int>(width)}), micro);
+      Enter(kernel_, MicroEntry({form, rows, static_cast<int>(width)}), micro);
       micro.a += rows * a.stride;
       micro.c += rows * kAccumulatorRow;
       micro.prefetch += block_bytes / row_blocks;
@@ -196,7 +190,7 @@ class Tile {
     widen.panel = panel;
     widen.out = args_.scratch + scratch_.panel_at() + at;
     widen.steps = steps;
-    Call(kWidenEntry, widen);
+    Enter(kernel_, kWidenEntry, widen);
   }
 
   // The sums of a panel's blocks of Int32Steps() steps, where int32 does not hold the whole.
@@ -210,7 +204,8 @@ class Tile {
       RoundSums(kernel_.spec, *args_.integer, args_.first_panel + panel, SumsOf(panel), args_.rows,
                 reinterpret_cast<float*>(c));
     }
-    Call(kEpilogueEntry, EpilogueOf(kernel_, args_, panel, c, args_.scratch + scratch_.terms_at()));
+    EpilogueArgs epilogue = EpilogueOf(kernel_, args_, panel, c, args_.scratch + scratch_.terms_at());
+    Enter(kernel_, kEpilogueEntry, epilogue);
   }
 
   const KernelImage& kernel_;

@@ -118,6 +118,12 @@ int64_t FewestRowsOfBlock(const Schedule& schedule);
 // Those that a kernel of that schedule needs.
 std::vector<MicroKind> MicroKinds(const ir::KernelSpec& spec, const Schedule& schedule);
 
+// Calls an entry point, which may change its arguments where its contract says so.
+template <typename Args>
+void Enter(const KernelImage& kernel, int entry, Args& args) {
+  reinterpret_cast<void (*)(Args*)>(const_cast<void*>(kernel.entries[entry]))(&args);
+}
+
 // For panel `panel` of a call, whose accumulators are at `c`. Integer contractions have their terms at `terms`.
 EpilogueArgs EpilogueOf(const KernelImage& kernel, const TileArgs& args, int64_t panel, const std::byte* c,
                         std::byte* terms);

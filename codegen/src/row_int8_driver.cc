@@ -4,20 +4,18 @@
 #include <cstring>
 
 #include "column_orders.h"
+#include "rounding.h"
 #include "row_int8_rows.h"
 #include "tile_scratch.h"
 
 namespace clikart::codegen {
 namespace {
 
-constexpr int64_t kLine = 64;
 // Stores of codes go so far beyond the last unit.
 constexpr int64_t kCodeSlack = 32;
 // Codes of a tile's rows, which stay in the second-level cache while panels pass.
 constexpr int64_t kCodesOfTile = 512 << 10;
 constexpr int64_t kMostRowBlocks = 13;
-
-constexpr int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 // Bytes of a row as codes.
 int64_t CodeBytes(const ir::KernelSpec& spec, const Schedule& schedule) {
@@ -27,11 +25,6 @@ int64_t CodeBytes(const ir::KernelSpec& spec, const Schedule& schedule) {
   const int64_t units =
       (groups - 1) * layout.UnitsOf(LongestGroup(spec)) + layout.UnitsOf(layout.GroupSteps(groups - 1));
   return units * UnitParts(spec, schedule) * kPartBytes;
-}
-
-template <typename Args>
-void Call(const KernelImage& kernel, int entry, Args& args) {
-  reinterpret_cast<void (*)(Args*)>(const_cast<void*>(kernel.entries[entry]))(&args);
 }
 
 int64_t RowBytes(const ir::KernelSpec& spec) { return RoundUp(spec.k * int64_t{sizeof(float)}, kLine); }
@@ -46,7 +39,7 @@ const std::byte* OrderedRow(const KernelImage& kernel, const std::byte* x, const
     stage.out = scratch + RowBytes(spec);
     stage.rows = 1;
     stage.count = spec.k;
-    Call(kernel, kStageEntry, stage);
+    Enter(kernel, kStageEntry, stage);
     x = scratch + RowBytes(spec);
   }
   constexpr int64_t kElement = sizeof(float);
@@ -116,7 +109,7 @@ class Tile {
       groups.c = args_.scratch + row * kAccumulatorRow;
       groups.groups = layout_.Groups();
       std::memcpy(groups.row_scales, codes.scales + row, static_cast<size_t>(rows) * sizeof(float));
-      Call(kernel_, MicroEntry({WeightForm::kPacked, static_cast<int>(rows), static_cast<int>(width)}), groups);
+      Enter(kernel_, MicroEntry({WeightForm::kPacked, static_cast<int>(rows), static_cast<int>(width)}), groups);
       row += rows;
     }
   }
@@ -178,13 +171,13 @@ void MakeRowCodes(const KernelImage& kernel, const PrepareArgs& args) {
     quantize.rows = args.count;
     const int32_t* const columns = orders.columns(order);
     if (columns == nullptr) {
-      Call(kernel, kQuantizeEntry, quantize);
+      Enter(kernel, kQuantizeEntry, quantize);
       continue;
     }
     for (int64_t row = args.first; row < args.first + args.count; ++row) {
       quantize.x = OrderedRow(kernel, args.x + row * args.x_stride, columns, args.scratch);
       quantize.rows = 1;
-      Call(kernel, kQuantizeEntry, quantize);  // the other arguments have moved on
+      Enter(kernel, kQuantizeEntry, quantize);  // the other arguments have moved on
     }
   }
 }

@@ -37,7 +37,7 @@ void RowInt8Rows::Finish(int64_t order, int64_t panel, const std::byte* sums) co
   const std::byte* const complete = orders_.Complete(order, panel, args_.rows, sums, merged_ + panel * merged_stride_);
   if (complete == nullptr) return;
   EpilogueArgs epilogue = EpilogueOf(kernel_, args_, panel, complete, nullptr);
-  reinterpret_cast<void (*)(EpilogueArgs*)>(const_cast<void*>(kernel_.entries[kEpilogueEntry]))(&epilogue);
+  Enter(kernel_, kEpilogueEntry, epilogue);
 }
 
 }  // namespace clikart::codegen

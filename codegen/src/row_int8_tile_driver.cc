@@ -6,6 +6,7 @@
 #include "clikart/ir/code_layout.h"
 #include "group_runs.h"
 #include "panel_driver.h"
+#include "rounding.h"
 #include "row_int8_rows.h"
 
 namespace clikart::codegen {
@@ -13,9 +14,6 @@ namespace {
 
 constexpr int64_t kStep = 4;  // codes
 constexpr int64_t kMostRowBlocks = 4;
-
-constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-constexpr int64_t RoundUp(int64_t value, int64_t unit) { return CeilDiv(value, unit) * unit; }
 
 // Of so many inputs of a group.
 int64_t StepsOf(const ir::CodeLayout& layout, int64_t inputs) {
@@ -39,7 +37,7 @@ class Call {
   void Run() const {
     auto& configuration = *reinterpret_cast<TileConfiguration*>(Scratch(scratch_.configuration_at()));
     configuration = ConfigurationOf(scratch_.height(), tile_steps_);
-    Enter(kTileConfigureEntry, configuration);
+    Enter(kernel_, kTileConfigureEntry, configuration);
     const RowInt8Rows rows(kernel_, args_, Scratch(scratch_.merged_at()), scratch_.sums_stride());
     rows.Run([&](const RowCodes& codes, int64_t first, int64_t end, RowInt8Rows::Take take) {
       for (int64_t panel = first, width; panel < end; panel += width) {
@@ -48,15 +46,10 @@ class Call {
         for (int64_t i = 0; i < width; ++i) take(panel + i, Outputs() + i * scratch_.sums_stride());
       }
     });
-    Enter(kTileReleaseEntry, configuration);
+    Enter(kernel_, kTileReleaseEntry, configuration);
   }
 
  private:
-  template <typename Args>
-  void Enter(int entry, Args& entry_args) const {
-    reinterpret_cast<void (*)(Args*)>(const_cast<void*>(kernel_.entries[entry]))(&entry_args);
-  }
-
   std::byte* Scratch(int64_t at) const { return args_.scratch + at; }
   std::byte* Outputs() const { return Scratch(scratch_.outputs_at()); }
   int64_t UnitsBefore(const GroupRun& run) const {
@@ -103,7 +96,7 @@ class Call {
     unpack.headers_stride = kMostPanelTiles * static_cast<int64_t>(sizeof(GroupHeader));
     // What is read next: what follows in the panel, or the same block of the next panels.
     unpack.prefetch = scratch_.row_tiles() <= kMostRowTiles ? kStreamAhead / width : width * panel_bytes_;
-    Enter(kUnpackTilesEntry, unpack);
+    Enter(kernel_, kUnpackTilesEntry, unpack);
 
     const int64_t steps = StepsOf(layout_, run.steps);
     const int64_t rest = steps % tile_steps_, whole = steps - rest;
@@ -140,7 +133,7 @@ class Call {
     add.row_scales = codes.scales + row;
     add.rows = std::min(tiles * scratch_.height(), args_.rows - row);
     for (int64_t group = run.group; group < run.group + run.groups; ++group) {
-      Enter(TileProductEntry(static_cast<int>(tiles), static_cast<int>(width), ahead), product);
+      Enter(kernel_, TileProductEntry(static_cast<int>(tiles), static_cast<int>(width), ahead), product);
       product.a += group_codes;
       product.b += group_bytes;
       product.prefetch += group_bytes;
@@ -152,7 +145,7 @@ class Call {
         add.sums = product.c + i * product.c_stride;
         add.c = Outputs() + place + i * product.c_stride;
         add.header = Header(block, group, i);
-        Enter(kTileGroupEntry, add);
+        Enter(kernel_, kTileGroupEntry, add);
       }
     }
   }

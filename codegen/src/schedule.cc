@@ -8,6 +8,7 @@
 #include "depthwise_driver.h"
 #include "integer_sums.h"
 #include "panel_driver.h"
+#include "rounding.h"
 #include "row_int8_driver.h"
 #include "row_int8_tile_driver.h"
 #include "tile_driver.h"
@@ -16,10 +17,7 @@
 namespace clikart::codegen {
 namespace {
 
-constexpr int64_t kLine = 64;
 constexpr int64_t kCachedRowBytes = 640 << 10;  // of a second-level cache of a megabyte
-
-constexpr int64_t RoundToLine(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
 }  // namespace
 

@@ -5,14 +5,10 @@
 
 #include "clikart/ir/panel_layout.h"
 #include "panel_driver.h"
+#include "rounding.h"
 
 namespace clikart::codegen {
 namespace {
-
-// Bytes of weights on their way from memory while few rows stream them, as in the panel driver.
-constexpr int64_t kStreamAhead = 8192;
-
-constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // One call under way: what stays the same over the loops.
 class Call {
@@ -27,7 +23,7 @@ class Call {
   void Run() const {
     TileConfiguration configuration = ConfigurationOf(regions_.height());
     std::memcpy(args_.scratch + regions_.configuration_at(), &configuration, sizeof configuration);
-    Enter(kTileConfigureEntry, *reinterpret_cast<const TileConfiguration*>(args_.scratch));
+    Enter(kernel_, kTileConfigureEntry, *reinterpret_cast<const TileConfiguration*>(args_.scratch));
     Depth depth{0, 0};
     do {
       depth.count = std::min(regions_.depth_blocks(), regions_.blocks() - depth.first);
@@ -37,7 +33,7 @@ class Call {
       }
       depth.first += depth.count;
     } while (depth.first < regions_.blocks());
-    Enter(kTileReleaseEntry, configuration);
+    Enter(kernel_, kTileReleaseEntry, configuration);
   }
 
  private:
@@ -50,11 +46,6 @@ class Call {
     int64_t first;
     int64_t count;
   };
-
-  template <typename Args>
-  void Enter(int entry, const Args& entry_args) const {
-    reinterpret_cast<void (*)(const Args*)>(const_cast<void*>(kernel_.entries[entry]))(&entry_args);
-  }
 
   // The call's rows from a block on, padded with zeros to whole blocks and whole row tiles.
   Rows RowsFrom(const Depth& depth) const {
@@ -84,7 +75,7 @@ class Call {
     stage.out_stride = regions_.row_stride();
     stage.rows = args_.rows;
     stage.count = count;
-    Enter(kStageEntry, stage);
+    Enter(kernel_, kStageEntry, stage);
   }
 
   // Bytes [first, first + count) of a row, taps side by side.
@@ -142,7 +133,7 @@ class Call {
     }
     for (int64_t tile = 0; tile < regions_.row_tiles(); tile += kMostRowTiles) {
       const int64_t tiles = std::min<int64_t>(kMostRowTiles, regions_.row_tiles() - tile);
-      Enter(TileProductEntry(static_cast<int>(tiles), static_cast<int>(width), ahead), product);
+      Enter(kernel_, TileProductEntry(static_cast<int>(tiles), static_cast<int>(width), ahead), product);
       product.a += tiles * product.a_tile_stride;
       product.c += tiles * product.c_tile_stride;
       product.prefetch += whole * product.prefetch_step;
@@ -165,7 +156,8 @@ class Call {
   }
 
   void Finish(int64_t panel, const std::byte* c) const {
-    Enter(kEpilogueEntry, EpilogueOf(kernel_, args_, panel, c, args_.scratch + regions_.terms_at()));
+    EpilogueArgs epilogue = EpilogueOf(kernel_, args_, panel, c, args_.scratch + regions_.terms_at());
+    Enter(kernel_, kEpilogueEntry, epilogue);
   }
 
   const KernelImage& kernel_;

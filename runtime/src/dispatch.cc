@@ -158,13 +158,13 @@ void RunTiles(const Launch& launch) {
   ParallelFor(tiles, [&](int64_t i) { RunIndex(launch, cut, i); });
 }
 
-// What all tiles read in place of x, in so many bytes. Only linears ask for it, which have one slice.
-codegen::PreparedRows Prepare(const Launch& launch, int64_t bytes) {
+// What all tiles read in place of x, made at `out`. Only linears ask for it, which have one slice.
+codegen::PreparedRows Prepare(const Launch& launch, std::byte* out) {
   const codegen::KernelImage& image = launch.kernel->image;
   const int64_t rows = launch.args.rows;
   codegen::PrepareArgs args{
       .x = launch.args.x, .x_stride = launch.args.x_stride, .codes = launch.args.codes, .rows = rows};
-  args.out = LaunchScratch(static_cast<size_t>(bytes));
+  args.out = out;
   const double total_ns = static_cast<double>(rows) * static_cast<double>(image.spec.k) * kPrepareNs;
   const int64_t parts = total_ns < kInlineNs ? 1 : std::min<int64_t>(rows, Width(launch));
   ParallelFor(parts, [&](int64_t part) {
@@ -181,20 +181,21 @@ codegen::PreparedRows Prepare(const Launch& launch, int64_t bytes) {
 void RunTurns(const Launch& launch) {
   const codegen::KernelImage& image = launch.kernel->image;
   const int64_t rows = launch.args.rows;
-  const auto bytes_of = [&](int64_t count) { return codegen::PreparedBytes(image, launch.args.codes, count); };
-  const int64_t bytes = bytes_of(rows);
+  int64_t bytes = codegen::PreparedBytes(image, launch.args.codes, rows);
   if (bytes == 0) return RunTiles(launch);
   int64_t most = rows;
   if (bytes > kPreparedBytes) {
     const int64_t tile_rows = std::max<int64_t>(1, image.schedule.tile_rows);
     most = std::max<int64_t>(1, kPreparedBytes / (bytes / rows) / tile_rows) * tile_rows;
+    bytes = codegen::PreparedBytes(image, launch.args.codes, most);
   }
+  std::byte* const prepared = LaunchScratch(static_cast<size_t>(bytes));
   for (int64_t row = 0; row < rows; row += most) {
     Launch turn = launch;
     turn.args.x += row * launch.args.x_stride;
     turn.args.y += row * launch.args.y_stride;
     turn.args.rows = std::min(most, rows - row);
-    turn.args.prepared = Prepare(turn, bytes_of(turn.args.rows));
+    turn.args.prepared = Prepare(turn, prepared);
     RunTiles(turn);
   }
 }
