@@ -7,6 +7,7 @@
 #include <string>
 #include <variant>
 
+#include "clikart/codegen/driver.h"
 #include "clikart/codegen/emitter.h"
 #include "clikart/ir/code_layout.h"
 #include "clikart/ir/panel_layout.h"
@@ -61,6 +62,14 @@ void KernelRunner::Run(std::span<const std::byte> weights) {
   args.y_stride = image_.spec.outputs() * static_cast<int64_t>(sizeof(float));
   args.codes = &codes;
   args.scratch = scratch_.data() + FirstLine(scratch_);
+  codegen::PrepareArgs prepare{.x = reinterpret_cast<const std::byte*>(x_.data()), .x_stride = args.x_stride};
+  prepare.codes = &codes;
+  prepare.rows = prepare.count = rows_;
+  const int64_t prepared_bytes = codegen::PreparedBytes(image_, &codes, rows_);
+  prepared_.resize(static_cast<size_t>(prepared_bytes) + kLine);
+  prepare.out = prepared_.data() + FirstLine(prepared_);
+  codegen::PrepareRows(image_, prepare);
+  if (prepared_bytes > 0) args.prepared = {.data = prepare.out, .count = rows_};
   for (int64_t panel = 0; panel < panels; panel += schedule.tile_panels) {
     args.first_panel = panel;
     args.panels = std::min(schedule.tile_panels, panels - panel);
@@ -69,6 +78,7 @@ void KernelRunner::Run(std::span<const std::byte> weights) {
       args.x = reinterpret_cast<const std::byte*>(x_.data()) + row * args.x_stride;
       args.y = reinterpret_cast<std::byte*>(y_.data()) + row * args.y_stride;
       args.rows = std::min(schedule.tile_rows, rows_ - row);
+      args.prepared.first = row;
       image_.run(image_, args);
     }
   }

@@ -29,7 +29,7 @@ class KernelRunner {
   codegen::KernelImage image_;
   std::vector<float> x_;
   std::vector<float> y_;
-  std::vector<std::byte> scratch_;
+  std::vector<std::byte> scratch_, prepared_;
 };
 
 int64_t PackedBytes(const ir::KernelSpec& spec);

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "clikart/ir/code_layout.h"
+#include "code_rows.h"
 #include "column_orders.h"
 #include "group_runs.h"
+#include "panel_outputs.h"
 
 namespace clikart::codegen {
 namespace {
@@ -19,7 +22,8 @@ class Tile {
         layout_(ir::CodeLayoutOf(kernel.spec)),
         panel_bytes_(layout_.PanelBytes()),
         scratch_(kernel.spec, kernel.schedule, args.rows, args.panels),
-        orders_(kernel.spec, args) {}
+        orders_(kernel.spec, args),
+        row_(kernel.spec) {}
 
   void Run() const {
     for (int64_t order = 0; order < orders_.count(); ++order) {
@@ -32,13 +36,13 @@ class Tile {
   struct Rows {
     const std::byte* data;
     int64_t stride;
+    const float* sums;  // [group][row]
+    int64_t sums_stride;
   };
 
   const std::byte* Panel(int64_t panel) const { return args_.weights + panel * panel_bytes_; }
   std::byte* Scratch(int64_t at) const { return args_.scratch + at; }
-  float* Sums() const { return reinterpret_cast<float*>(Scratch(scratch_.sums_at())); }
   int64_t accumulator_stride() const { return args_.rows * kAccumulatorRow; }
-  int64_t RowBytes() const { return args_.rows * static_cast<int64_t>(sizeof(float)); }
   const float* LaneScales(int64_t panel) const {
     if (args_.codes->lane_scales == nullptr) return nullptr;
     return args_.codes->lane_scales + (args_.first_panel + panel) * ir::kPanelLanes;
@@ -50,58 +54,26 @@ class Tile {
 
   DepthBlock BlockFrom(int64_t first) const { return codegen::BlockFrom(layout_, scratch_.block_steps(), first); }
 
-  // The tile's rows from step `first` on, as they are multiplied.
-  Rows RowsOf(int64_t order, const DepthBlock& block) const {
-    const auto element = static_cast<int64_t>(ir::SizeOf(kernel_.spec.x));
-    if (!scratch_.staged()) return {args_.x + block.first * element, args_.x_stride};
-    const Rows staged{Scratch(scratch_.rows_at()), scratch_.row_stride()};
-    if (block.count == 0) return staged;
-    if (const int32_t* const columns = orders_.columns(order); columns != nullptr) {
-      GatherArgs gather;
-      gather.x = args_.x;
-      gather.x_stride = args_.x_stride;
-      gather.columns = columns + block.first;
-      gather.out = Scratch(scratch_.rows_at());
-      gather.out_stride = staged.stride;
-      gather.rows = args_.rows;
-      gather.count = block.count;
-      Enter(kernel_, kGatherEntry, gather);
-      return staged;
-    }
-    StageArgs stage;
-    stage.x = args_.x + block.first * element;
-    stage.x_stride = args_.x_stride;
-    stage.out = Scratch(scratch_.rows_at());
-    stage.out_stride = staged.stride;
-    stage.rows = args_.rows;
-    stage.count = block.count;
-    Enter(kernel_, kStageEntry, stage);
-    return staged;
-  }
-
-  void SumInputs(const Rows& a, const DepthBlock& block) const {
-    if (!layout_.scheme.minimum) return;
-    for (const GroupRun& run : block.runs) {
-      float* const sums = Sums() + (run.group - block.first_group()) * args_.rows;
-      for (int64_t row = 0; row < args_.rows; ++row) {
-        const std::byte* const from = a.data + row * a.stride;
-        SumGroups(reinterpret_cast<const float*>(from) + (run.first - block.first), run, args_.rows, sums + row);
-      }
-    }
+  // The tile's rows, and their sums of groups, as they are multiplied.
+  Rows RowsOf(int64_t order) const {
+    if (args_.prepared.data == nullptr) return {args_.x, args_.x_stride, nullptr, 0};
+    const CodeRowsLayout rows(kernel_.spec, args_.prepared.count);
+    const std::byte* const prepared = args_.prepared.data + order * rows.bytes();
+    return {prepared + args_.prepared.first * rows.row_stride(), rows.row_stride(),
+            reinterpret_cast<const float*>(prepared + rows.sums_at()) + args_.prepared.first, args_.prepared.count};
   }
 
   // A register kernel's arguments but for what changes from call to call.
   void Begin(CodeMicroArgs& micro, const Rows& a) const {
     micro.a_stride = a.stride;
     micro.c_stride = accumulator_stride();
-    micro.sums_stride = RowBytes();
+    micro.sums_stride = a.sums_stride * int64_t{sizeof(float)};
   }
 
   // Codes are streamed front to back, panel after panel, and decoded by each block of rows.
   void RunFewRows(int64_t order) const {
     const DepthBlock all = BlockFrom(0);
-    const Rows a = RowsOf(order, all);
-    SumInputs(a, all);
+    const Rows a = RowsOf(order);
     const int64_t row_blocks = DecodedBlocks(kernel_.schedule, args_.rows);
     const int64_t widest = StreamedPanels(kernel_.schedule, FirstDecodedBlock(kernel_.schedule, args_.rows));
     std::byte* const c = Scratch(scratch_.accumulators_at());
@@ -118,27 +90,27 @@ class Tile {
         const int entry = MicroEntry({WeightForm::kPacked, static_cast<int>(rows), static_cast<int>(width)});
         micro.c = c + row * kAccumulatorRow;
         for (const GroupRun& run : all.runs) {
-          micro.a = a.data + row * a.stride + run.first * static_cast<int64_t>(sizeof(float));
+          micro.a = a.data + row * a.stride + run.first * int64_t{sizeof(float)};
           micro.b = Panel(panel) + layout_.GroupAt(run.group);
           micro.groups = run.groups;
           micro.steps = run.steps;
-          micro.sums = Sums() + run.group * args_.rows + row;
+          micro.sums = a.sums + run.group * a.sums_stride + row;
           Enter(kernel_, entry, micro);
         }
         row += rows;
       }
-      for (int64_t i = 0; i < width; ++i) Finish(order, panel + i, c + i * accumulator_stride());
+      OrderedOutputs(kernel_, args_, row_, orders_, order, SumsOf(panel, width, c), Scratch(scratch_.merged_at()))
+          .Finish(0, args_.rows);
     }
   }
 
   // Depth blocks outside, so that a block of rows stays in the second-level cache while panels pass by, and a
   // decoded block of panels in the first-level cache while rows pass by.
   void RunManyRows(int64_t order) const {
+    const Rows a = RowsOf(order);
     int64_t first = 0;
     do {
       const DepthBlock block = BlockFrom(first);
-      const Rows a = RowsOf(order, block);
-      SumInputs(a, block);
       for (int64_t panel = 0, width; panel < args_.panels; panel += std::max<int64_t>(width, 1)) {
         width = Width(order, panel, kernel_.schedule.panel_block);
         if (width > 0) MultiplyPanels(order, a, panel, width, block);
@@ -155,6 +127,10 @@ class Tile {
     if (block.first == 0) std::memset(c, 0, static_cast<size_t>(width * accumulator_stride()));
     for (const GroupRun& run : block.runs) WidenPanels(panel, width, block, run);
     const int64_t row_blocks = (args_.rows + kernel_.schedule.row_block - 1) / kernel_.schedule.row_block;
+    std::optional<OrderedOutputs> outputs;
+    if (block.first + block.count == layout_.depth()) {
+      outputs.emplace(kernel_, args_, row_, orders_, order, SumsOf(panel, width, c), Scratch(scratch_.merged_at()));
+    }
     CodeMicroArgs micro;
     Begin(micro, a);
     micro.b_stride = scratch_.widened_stride();
@@ -163,7 +139,7 @@ class Tile {
       const int entry = MicroEntry({WeightForm::kWidened, static_cast<int>(rows), static_cast<int>(width)});
       for (const GroupRun& run : block.runs) {
         const int64_t step = run.first - block.first, group = run.group - block.first_group();
-        micro.a = a.data + row * a.stride + step * static_cast<int64_t>(sizeof(float));
+        micro.a = a.data + row * a.stride + run.first * int64_t{sizeof(float)};
         micro.b = Scratch(scratch_.widened_at()) + step * kAccumulatorRow;
         micro.groups = run.groups;
         micro.steps = run.steps;
@@ -171,14 +147,13 @@ class Tile {
         micro.t = t + row * kAccumulatorRow;
         micro.resume = run.resume;
         micro.partial = run.partial;
-        micro.sums = Sums() + group * args_.rows + row;
+        micro.sums = a.sums + run.group * a.sums_stride + row;
         micro.lanes = Lanes() + group * width;
         Enter(kernel_, entry, micro);
       }
+      if (outputs.has_value()) outputs->Finish(row, rows);
       row += rows;
     }
-    if (block.first + block.count < layout_.depth()) return;
-    for (int64_t i = 0; i < width; ++i) Finish(order, panel + i, c + i * accumulator_stride());
   }
 
   GroupLanes* Lanes() const { return reinterpret_cast<GroupLanes*>(Scratch(scratch_.lanes_at())); }
@@ -204,12 +179,8 @@ class Tile {
     }
   }
 
-  void Finish(int64_t order, int64_t panel, const std::byte* c) const {
-    std::byte* const merged = Scratch(scratch_.merged_at() + panel * accumulator_stride());
-    const std::byte* const complete = orders_.Complete(order, panel, args_.rows, c, merged);
-    if (complete == nullptr) return;
-    EpilogueArgs epilogue = EpilogueOf(kernel_, args_, panel, complete, nullptr);
-    Enter(kernel_, kEpilogueEntry, epilogue);
+  PanelSums SumsOf(int64_t panel, int64_t panels, const std::byte* c) const {
+    return {panel, panels, c, accumulator_stride()};
   }
 
   const KernelImage& kernel_;
@@ -218,6 +189,7 @@ class Tile {
   const int64_t panel_bytes_;
   const CodeScratch scratch_;
   const ColumnOrders orders_;
+  const OutputRow row_;
 };
 
 }  // namespace

@@ -110,17 +110,13 @@ class CodeScratch {
  public:
   CodeScratch(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t panels);
 
-  bool few() const { return few_; }        // codes are decoded in registers
-  bool staged() const { return staged_; }  // rows are copied to scratch
-  int64_t row_stride() const { return row_stride_; }
+  bool few() const { return few_; }                     // codes are decoded in registers
   int64_t block_steps() const { return block_steps_; }  // of a depth block, whole groups or a piece of one
   int64_t widened_stride() const { return widened_stride_; }
   bool keeps_accumulators() const { return keeps_accumulators_; }  // of all panels
 
   // Byte offsets of the regions, each on a cache line.
-  int64_t rows_at() const { return 0; }
-  int64_t sums_at() const { return sums_at_; }
-  int64_t lanes_at() const { return lanes_at_; }
+  int64_t lanes_at() const { return 0; }
   int64_t widened_at() const { return widened_at_; }
   int64_t accumulators_at() const { return accumulators_at_; }
   int64_t chains_at() const { return chains_at_; }  // CodeMicroArgs::t
@@ -129,13 +125,9 @@ class CodeScratch {
 
  private:
   bool few_;
-  bool staged_;
   bool keeps_accumulators_;
-  int64_t row_stride_;
   int64_t block_steps_;
   int64_t widened_stride_;
-  int64_t sums_at_;
-  int64_t lanes_at_;
   int64_t widened_at_;
   int64_t accumulators_at_;
   int64_t chains_at_;

@@ -29,22 +29,17 @@ CodeScratch::CodeScratch(const ir::KernelSpec& spec, const Schedule& schedule, i
   const int64_t depth = spec.depth();
   const bool sorted = spec.order != ir::InputOrder::kNatural;
   few_ = rows <= schedule.few_rows;
-  staged_ = !(few_ && spec.x == ir::DType::kFloat32 && !sorted);
   block_steps_ = few_ ? depth : BlockSteps(scheme, depth, schedule.depth_block);
   const int64_t group = scheme.group_size == -1 ? std::max<int64_t>(depth, 1) : scheme.group_size;
   // Of a depth block; a row without inputs is a group without steps.
   const int64_t groups = std::max<int64_t>((block_steps_ + group - 1) / group, 1);
-  // A line more than a block, so that rows do not fall into the same sets of the cache.
-  row_stride_ = RoundToLine(block_steps_ * static_cast<int64_t>(sizeof(float))) + kLine;
   // One unit more than a block, which is decoded as a whole.
   widened_stride_ = few_ ? 0 : (block_steps_ + spec.interleave - 1) * kAccumulatorRow;
   keeps_accumulators_ = !few_ && depth > block_steps_;
 
   const int64_t panel_bytes = rows * kAccumulatorRow;
   const int64_t at_once = few_ ? StreamedPanels(schedule, FirstDecodedBlock(schedule, rows)) : schedule.panel_block;
-  sums_at_ = staged_ ? rows * row_stride_ : 0;
-  lanes_at_ = sums_at_ + (scheme.minimum ? RoundToLine(groups * rows * static_cast<int64_t>(sizeof(float))) : 0);
-  widened_at_ = lanes_at_ + (few_ ? 0 : groups * schedule.panel_block * static_cast<int64_t>(sizeof(GroupLanes)));
+  widened_at_ = lanes_at() + (few_ ? 0 : groups * schedule.panel_block * static_cast<int64_t>(sizeof(GroupLanes)));
   accumulators_at_ = widened_at_ + schedule.panel_block * widened_stride_;
   const int64_t accumulators = (keeps_accumulators_ ? panels : at_once) * panel_bytes;
   chains_at_ = accumulators_at_ + accumulators;

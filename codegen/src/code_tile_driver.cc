@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "clikart/ir/code_layout.h"
 #include "column_orders.h"
 #include "group_runs.h"
 #include "panel_driver.h"
+#include "panel_outputs.h"
 #include "rounding.h"
 
 namespace clikart::codegen {
@@ -23,7 +25,8 @@ class Call {
         layout_(ir::CodeLayoutOf(kernel.spec)),
         panel_bytes_(layout_.PanelBytes()),
         scratch_(kernel.spec, kernel.schedule, args.rows, args.panels),
-        orders_(kernel.spec, args) {}
+        orders_(kernel.spec, args),
+        row_(kernel.spec) {}
 
   void Run() const {
     TileConfiguration configuration = ConfigurationOf(scratch_.height());
@@ -135,11 +138,17 @@ class Call {
     for (const GroupRun& run : block.runs) {
       for (int64_t i = 0; i < width; ++i) DecodePairs(panel, i, width, block, run);
     }
-    for (int64_t tile = 0; tile < scratch_.row_tiles(); tile += kMostRowTiles) {
-      for (const GroupRun& run : block.runs) MultiplyRun(rows, at, tile, width, block, run);
+    std::optional<OrderedOutputs> outputs;
+    if (block.first + block.count == layout_.depth()) {
+      const PanelSums sums{panel, width, c, scratch_.accumulator_stride()};
+      outputs.emplace(kernel_, args_, row_, orders_, order, sums, Scratch(scratch_.merged_at()));
     }
-    if (block.first + block.count < layout_.depth()) return;
-    for (int64_t i = 0; i < width; ++i) Finish(order, panel + i, c + i * scratch_.accumulator_stride());
+    for (int64_t tile = 0; tile < scratch_.row_tiles(); tile += kMostRowTiles) {
+      const int64_t row = tile * scratch_.height();
+      const int64_t count = std::min(kMostRowTiles * scratch_.height(), args_.rows - row);
+      for (const GroupRun& run : block.runs) MultiplyRun(rows, at, tile, width, block, run);
+      if (outputs.has_value()) outputs->Finish(row, count);
+    }
   }
 
   std::byte* PairsOf(const DepthBlock& block, int64_t first) const {
@@ -206,20 +215,13 @@ class Call {
     }
   }
 
-  void Finish(int64_t order, int64_t panel, const std::byte* c) const {
-    std::byte* const merged = Scratch(scratch_.merged_at() + panel * scratch_.accumulator_stride());
-    const std::byte* const complete = orders_.Complete(order, panel, args_.rows, c, merged);
-    if (complete == nullptr) return;
-    EpilogueArgs epilogue = EpilogueOf(kernel_, args_, panel, complete, nullptr);
-    Enter(kernel_, kEpilogueEntry, epilogue);
-  }
-
   const KernelImage& kernel_;
   const TileArgs& args_;
   const ir::CodeLayout layout_;
   const int64_t panel_bytes_;
   const CodeTileScratch scratch_;
   const ColumnOrders orders_;
+  const OutputRow row_;
 };
 
 }  // namespace

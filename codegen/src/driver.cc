@@ -1,6 +1,7 @@
 #include "clikart/codegen/driver.h"
 
 #include "code_driver.h"
+#include "code_rows.h"
 #include "code_tile_driver.h"
 #include "depthwise_driver.h"
 #include "panel_driver.h"
@@ -23,23 +24,39 @@ std::span<const Driver> Drivers() {
 
 namespace {
 
-// The portable emitter's kernels make codes of rows as they sum them.
-bool Prepares(const KernelImage& kernel) {
-  return kernel.spec.contraction == ir::Contraction::kRowInt8 && kernel.entries[kQuantizeEntry] != nullptr;
+// What a kernel's tiles read in place of x. The portable emitter's read x itself, and so do matrix tiles of bf16.
+enum class Rows { kAsTheyLie, kFloats, kCodes };
+
+Rows RowsOf(const KernelImage& kernel) {
+  const ir::Contraction contraction = kernel.spec.contraction;
+  if (contraction == ir::Contraction::kRowInt8 && kernel.entries[kQuantizeEntry] != nullptr) return Rows::kCodes;
+  const bool vectors = kernel.schedule.matrix_rows == 0 && kernel.entries[kStageEntry] != nullptr;
+  return contraction == ir::Contraction::kWeightOnly && vectors ? Rows::kFloats : Rows::kAsTheyLie;
 }
 
 }  // namespace
 
 int64_t PreparedBytes(const KernelImage& kernel, const CodeArgs* codes, int64_t rows) {
-  return Prepares(kernel) ? RowCodesBytes(kernel, codes, rows) : 0;
+  switch (RowsOf(kernel)) {
+    case Rows::kAsTheyLie:
+      return 0;
+    case Rows::kFloats:
+      return CodeRowsBytes(kernel, codes, rows);
+    case Rows::kCodes:
+      return RowCodesBytes(kernel, codes, rows);
+  }
+  return 0;
 }
 
 int64_t PrepareScratchBytes(const KernelImage& kernel) {
-  return Prepares(kernel) ? RowCodesScratchBytes(kernel.spec) : 0;
+  return RowsOf(kernel) == Rows::kCodes ? RowCodesScratchBytes(kernel.spec) : 0;
 }
 
 void PrepareRows(const KernelImage& kernel, const PrepareArgs& args) {
-  if (Prepares(kernel) && args.count > 0) MakeRowCodes(kernel, args);
+  if (args.count == 0) return;
+  const Rows rows = RowsOf(kernel);
+  if (rows == Rows::kFloats) MakeCodeRows(kernel, args);
+  if (rows == Rows::kCodes) MakeRowCodes(kernel, args);
 }
 
 }  // namespace clikart::codegen

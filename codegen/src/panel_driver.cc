@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "clikart/ir/panel_layout.h"
+#include "panel_outputs.h"
 #include "rounding.h"
 #include "tile_scratch.h"
 
@@ -18,6 +20,7 @@ class Tile {
         args_(args),
         layout_(StepLayout(kernel.spec, kernel.schedule)),
         scratch_(kernel.spec, kernel.schedule, args.rows, args.panels),
+        row_(kernel.spec),
         wide_(NeedsInt64(kernel.spec)) {}
 
   void Run() const {
@@ -104,7 +107,7 @@ class Tile {
       SetWeights(micro, Panel(panel), layout_.depth, layout_);
       micro.prefetch = micro.b + kStreamAhead / width;
       Enter(kernel_, MicroEntry({WeightForm::kPacked, rows, static_cast<int>(width)}), micro);
-      for (int64_t i = 0; i < width; ++i) Finish(panel + i, micro.c + i * micro.c_stride);
+      PanelOutputs(kernel_, args_, row_, {panel, width, micro.c, micro.c_stride}).Finish(0, rows);
     }
   }
 
@@ -162,27 +165,26 @@ class Tile {
     micro.c_stride = scratch_.accumulator_panel_stride();
     micro.resume = wide_ ? block.first % Int32Steps() > 0 : block.first > 0;
     std::byte* const c = micro.c;
+    std::optional<PanelOutputs> outputs;
+    const bool last = block.first + block.count == layout_.depth;
+    if (last) outputs.emplace(kernel_, args_, row_, PanelSums{panel, width, c, micro.c_stride});
     // What is read next: the row blocks share the work of asking for it.
     const bool more_panels = panel + width < args_.panels;
     micro.prefetch = more_panels ? weights + width * layout_.PanelBytes() : Panel(0) + (block_at + block_bytes);
     micro.prefetch_step = UnrolledBytes() / row_blocks;
     const WeightForm form = widens ? WeightForm::kWidened : WeightForm::kPacked;
-    for (int64_t i = 0; i < row_blocks; ++i) {
+    for (int64_t i = 0, row = 0; i < row_blocks; ++i) {
       const auto rows = static_cast<int>(RowsOfBlock(args_.rows, row_blocks, i));
       Enter(kernel_, MicroEntry({form, rows, static_cast<int>(width)}), micro);
+      if (last && !wide_) outputs->Finish(row, rows);
+      row += rows;
       micro.a += rows * a.stride;
       micro.c += rows * kAccumulatorRow;
       micro.prefetch += block_bytes / row_blocks;
     }
-    const int64_t end = block.first + block.count;
-    const bool last = end == layout_.depth;
-    for (int64_t i = 0; i < width; ++i) {
-      std::byte* const own = c + i * micro.c_stride;
-      if (wide_ && (last || end % Int32Steps() == 0)) {
-        AddBlock(reinterpret_cast<const int32_t*>(own), args_.rows * ir::kPanelLanes, SumsOf(panel + i));
-      }
-      if (last) Finish(panel + i, own);
-    }
+    if (!wide_ || !(last || (block.first + block.count) % Int32Steps() == 0)) return;
+    for (int64_t i = 0; i < width; ++i) AddWide(panel + i, c + i * micro.c_stride, last);
+    if (last) outputs->Finish(0, args_.rows);
   }
 
   void Widen(const std::byte* panel, int64_t steps, int64_t at) const {
@@ -199,19 +201,19 @@ class Tile {
   }
   int64_t Int32Steps() const { return kInt32Block / kernel_.schedule.step; }
 
-  void Finish(int64_t panel, std::byte* c) const {
-    if (wide_) {
-      RoundSums(kernel_.spec, *args_.integer, args_.first_panel + panel, SumsOf(panel), args_.rows,
-                reinterpret_cast<float*>(c));
-    }
-    EpilogueArgs epilogue = EpilogueOf(kernel_, args_, panel, c, args_.scratch + scratch_.terms_at());
-    Enter(kernel_, kEpilogueEntry, epilogue);
+  // Adds the int32 sums at `c` to them; after the last ones `c` has the whole as f32.
+  void AddWide(int64_t panel, std::byte* c, bool last) const {
+    AddBlock(reinterpret_cast<const int32_t*>(c), args_.rows * ir::kPanelLanes, SumsOf(panel));
+    if (!last) return;
+    RoundSums(kernel_.spec, *args_.integer, args_.first_panel + panel, SumsOf(panel), args_.rows,
+              reinterpret_cast<float*>(c));
   }
 
   const KernelImage& kernel_;
   const TileArgs& args_;
   const ir::PanelLayout layout_;
   const TileScratch scratch_;
+  const OutputRow row_;
   const bool wide_;
 };
 
@@ -248,26 +250,6 @@ std::vector<MicroKind> MicroKinds(const ir::KernelSpec& spec, const Schedule& sc
     add(WeightForm::kWidened, rows, schedule.panel_block);
   }
   return kinds;
-}
-
-EpilogueArgs EpilogueOf(const KernelImage& kernel, const TileArgs& args, int64_t panel, const std::byte* c,
-                        std::byte* terms) {
-  const ir::PanelLayout layout = ir::LayoutOf(kernel.spec);
-  const int64_t column = (args.first_panel + panel) * layout.OutputsPerPanel();
-  EpilogueArgs epilogue;
-  epilogue.c = c;
-  if (args.bias != nullptr) epilogue.bias = args.bias + column;
-  epilogue.y = args.y + column * static_cast<int64_t>(ir::SizeOf(kernel.spec.y));
-  epilogue.y_stride = args.y_stride;
-  epilogue.rows = args.rows;
-  epilogue.columns = std::min(layout.OutputsPerPanel(), layout.outputs() - column);
-  if (args.integer != nullptr) {
-    auto* const own = reinterpret_cast<PanelTerms*>(terms);
-    *own = TermsOf(kernel.spec, *args.integer, args.first_panel + panel, epilogue.bias);
-    epilogue.terms = own;
-    epilogue.requantization = RequantizationOf(kernel.spec, *args.integer);
-  }
-  return epilogue;
 }
 
 void RunPanels(const KernelImage& kernel, const TileArgs& args) {

@@ -124,10 +124,6 @@ void Enter(const KernelImage& kernel, int entry, Args& args) {
   reinterpret_cast<void (*)(Args*)>(const_cast<void*>(kernel.entries[entry]))(&args);
 }
 
-// For panel `panel` of a call, whose accumulators are at `c`. Integer contractions have their terms at `terms`.
-EpilogueArgs EpilogueOf(const KernelImage& kernel, const TileArgs& args, int64_t panel, const std::byte* c,
-                        std::byte* terms);
-
 // TileFunction of every emitter that provides these entries.
 void RunPanels(const KernelImage& kernel, const TileArgs& args);
 

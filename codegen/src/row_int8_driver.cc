@@ -73,24 +73,23 @@ class Tile {
 
   void Run() const {
     std::byte* const merged = args_.scratch + SumsBytes(schedule_, args_.rows);
-    const RowInt8Rows rows(kernel_, args_, merged, accumulator_stride_);
-    rows.Run([&](const RowCodes& codes, int64_t first, int64_t end, RowInt8Rows::Take take) {
-      Multiply(codes, first, end, take);
-    });
+    const RowInt8Rows rows(kernel_, args_, merged);
+    rows.Run([&](const RowCodes& codes, int64_t first, int64_t end) { Multiply(rows, codes, first, end); });
   }
 
  private:
-  void Multiply(const RowCodes& codes, int64_t first, int64_t end, RowInt8Rows::Take take) const {
+  void Multiply(const RowInt8Rows& rows, const RowCodes& codes, int64_t first, int64_t end) const {
     const int64_t blocks = (args_.rows + schedule_.row_block - 1) / schedule_.row_block;
     int64_t width = PanelsAtOnce(kernel_.spec, schedule_, RowsOfBlock(args_.rows, blocks, 0), blocks);
     for (int64_t panel = first; panel < end; panel += width) {
       while (width > end - panel) width /= 2;
-      MultiplyPanels(codes, blocks, panel, width);
-      for (int64_t i = 0; i < width; ++i) take(panel + i, args_.scratch + i * accumulator_stride_);
+      const OrderedOutputs outputs = rows.OutputsOf(codes, {panel, width, args_.scratch, accumulator_stride_});
+      MultiplyPanels(codes, blocks, panel, width, outputs);
     }
   }
 
-  void MultiplyPanels(const RowCodes& codes, int64_t blocks, int64_t panel, int64_t width) const {
+  void MultiplyPanels(const RowCodes& codes, int64_t blocks, int64_t panel, int64_t width,
+                      const OrderedOutputs& outputs) const {
     GroupsArgs groups;
     groups.a_stride = codes.stride;
     groups.b_stride = panel_bytes_;
@@ -108,8 +107,9 @@ class Tile {
       groups.corrections = codes.corrections + row * int64_t{sizeof(int32_t)};
       groups.c = args_.scratch + row * kAccumulatorRow;
       groups.groups = layout_.Groups();
-      std::memcpy(groups.row_scales, codes.scales + row, static_cast<size_t>(rows) * sizeof(float));
+      std::memcpy(groups.row_scales, codes.scales + row, sizeof groups.row_scales);  // some too many
       Enter(kernel_, MicroEntry({WeightForm::kPacked, static_cast<int>(rows), static_cast<int>(width)}), groups);
+      outputs.Finish(row, rows);
       row += rows;
     }
   }
@@ -139,7 +139,8 @@ RowCodesLayout::RowCodesLayout(const ir::KernelSpec& spec, const Schedule& sched
   // The last tile of a matrix has all of its rows, codes or not.
   const int64_t read_rows = schedule.matrix_rows > 0 ? rows + schedule.matrix_rows - 1 : rows;
   scales_at_ = read_rows * codes_stride_;
-  corrections_at_ = scales_at_ + RoundUp(rows * int64_t{sizeof(float)}, kLine);
+  // A block takes so many at once, whatever its rows.
+  corrections_at_ = scales_at_ + RoundUp((rows + kMostTileRows) * int64_t{sizeof(float)}, kLine);
   corrections_stride_ = RoundUp(rows * int64_t{sizeof(int32_t)}, kLine);
   bytes_ = corrections_at_ + ir::CodeLayoutOf(spec).Groups() * corrections_stride_;
 }

@@ -1,7 +1,5 @@
 #include "row_int8_rows.h"
 
-#include "panel_driver.h"
-
 namespace clikart::codegen {
 
 void RowInt8Rows::Run(Multiply multiply) const {
@@ -17,7 +15,8 @@ RowCodes RowInt8Rows::CodesOf(int64_t order) const {
           .stride = layout_.codes_stride(),
           .scales = reinterpret_cast<const float*>(rows + layout_.scales_at()) + first,
           .corrections = rows + layout_.corrections_at() + first * static_cast<int64_t>(sizeof(int32_t)),
-          .corrections_stride = layout_.corrections_stride()};
+          .corrections_stride = layout_.corrections_stride(),
+          .order = order};
 }
 
 void RowInt8Rows::RunOrder(int64_t order, Multiply multiply) const {
@@ -29,15 +28,12 @@ void RowInt8Rows::RunOrder(int64_t order, Multiply multiply) const {
       ++panel;
       continue;
     }
-    multiply(rows, first, panel, [&](int64_t at, const std::byte* sums) { Finish(order, at, sums); });
+    multiply(rows, first, panel);
   }
 }
 
-void RowInt8Rows::Finish(int64_t order, int64_t panel, const std::byte* sums) const {
-  const std::byte* const complete = orders_.Complete(order, panel, args_.rows, sums, merged_ + panel * merged_stride_);
-  if (complete == nullptr) return;
-  EpilogueArgs epilogue = EpilogueOf(kernel_, args_, panel, complete, nullptr);
-  Enter(kernel_, kEpilogueEntry, epilogue);
+OrderedOutputs RowInt8Rows::OutputsOf(const RowCodes& rows, const PanelSums& sums) const {
+  return OrderedOutputs(kernel_, args_, row_, orders_, rows.order, sums, merged_);
 }
 
 }  // namespace clikart::codegen

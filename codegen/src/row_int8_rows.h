@@ -7,6 +7,7 @@
 #include "absl/functional/function_ref.h"
 #include "clikart/codegen/kernel.h"
 #include "column_orders.h"
+#include "panel_outputs.h"
 #include "row_int8_driver.h"
 
 namespace clikart::codegen {
@@ -18,40 +19,39 @@ struct RowCodes {
   const float* scales;
   const std::byte* corrections;  // as QuantizeArgs has them
   int64_t corrections_stride;    // bytes between groups
+  int64_t order;
 };
 
 class RowInt8Rows {
  public:
-  // [row][16] f32 sums of a panel, which is counted from the tile's first one.
-  using Take = absl::FunctionRef<void(int64_t panel, const std::byte* sums)>;
-  // Multiplies rows by panels [first, end) and gives each one's sums to `take`.
-  using Multiply = absl::FunctionRef<void(const RowCodes& rows, int64_t first, int64_t end, Take take)>;
+  // Multiplies rows by panels [first, end), counted from the tile's first one, and finishes their outputs.
+  using Multiply = absl::FunctionRef<void(const RowCodes& rows, int64_t first, int64_t end)>;
 
-  // The kernel and the arguments have to live as long. Panels whose lanes sum in several orders come together at
-  // `merged`, `merged_stride` bytes apart.
-  RowInt8Rows(const KernelImage& kernel, const TileArgs& args, std::byte* merged, int64_t merged_stride)
+  // The kernel and the arguments have to live as long. `merged` is OrderedOutputs'.
+  RowInt8Rows(const KernelImage& kernel, const TileArgs& args, std::byte* merged)
       : kernel_(kernel),
         args_(args),
         layout_(kernel.spec, kernel.schedule, args.prepared.count),
         merged_(merged),
-        merged_stride_(merged_stride),
-        orders_(kernel.spec, args) {}
+        orders_(kernel.spec, args),
+        row_(kernel.spec) {}
 
   // All outputs of the tile.
   void Run(Multiply multiply) const;
+  // Of f32 sums.
+  OrderedOutputs OutputsOf(const RowCodes& rows, const PanelSums& sums) const;
 
  private:
   RowCodes CodesOf(int64_t order) const;
   // The runs of panels that have lanes of that order.
   void RunOrder(int64_t order, Multiply multiply) const;
-  void Finish(int64_t order, int64_t panel, const std::byte* sums) const;
 
   const KernelImage& kernel_;
   const TileArgs& args_;
   const RowCodesLayout layout_;
   std::byte* const merged_;
-  const int64_t merged_stride_;
   const ColumnOrders orders_;
+  const OutputRow row_;
 };
 
 }  // namespace clikart::codegen

@@ -38,12 +38,11 @@ class Call {
     auto& configuration = *reinterpret_cast<TileConfiguration*>(Scratch(scratch_.configuration_at()));
     configuration = ConfigurationOf(scratch_.height(), tile_steps_);
     Enter(kernel_, kTileConfigureEntry, configuration);
-    const RowInt8Rows rows(kernel_, args_, Scratch(scratch_.merged_at()), scratch_.sums_stride());
-    rows.Run([&](const RowCodes& codes, int64_t first, int64_t end, RowInt8Rows::Take take) {
+    const RowInt8Rows rows(kernel_, args_, Scratch(scratch_.merged_at()));
+    rows.Run([&](const RowCodes& codes, int64_t first, int64_t end) {
       for (int64_t panel = first, width; panel < end; panel += width) {
         width = std::min<int64_t>(kMostPanelTiles, end - panel);
-        MultiplyPanels(codes, panel, width);
-        for (int64_t i = 0; i < width; ++i) take(panel + i, Outputs() + i * scratch_.sums_stride());
+        MultiplyPanels(codes, panel, width, rows.OutputsOf(codes, {panel, width, Outputs(), scratch_.sums_stride()}));
       }
     });
     Enter(kernel_, kTileReleaseEntry, configuration);
@@ -69,7 +68,7 @@ class Call {
   }
 
   // A depth block of the panels stays in the first-level cache while rows pass by.
-  void MultiplyPanels(const RowCodes& codes, int64_t panel, int64_t width) const {
+  void MultiplyPanels(const RowCodes& codes, int64_t panel, int64_t width, const OrderedOutputs& outputs) const {
     std::memset(Outputs(), 0, static_cast<size_t>(width * scratch_.sums_stride()));
     for (int64_t first = 0; first < layout_.depth();) {
       const DepthBlock block = BlockFrom(layout_, scratch_.block_inputs(), first);
@@ -77,7 +76,11 @@ class Call {
         for (int64_t i = 0; i < width; ++i) Unpack(panel, i, width, block, run);
       }
       for (int64_t tile = 0; tile < scratch_.row_tiles(); tile += kMostRowTiles) {
+        const int64_t row = tile * scratch_.height();
+        const int64_t count = std::min(kMostRowTiles * scratch_.height(), args_.rows - row);
+        const bool last = first + block.count == layout_.depth();
         for (const GroupRun& run : block.runs) MultiplyRun(codes, tile, panel, width, block, run);
+        if (last) outputs.Finish(row, count);
       }
       first += block.count;
     }

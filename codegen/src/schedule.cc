@@ -36,10 +36,8 @@ TileScratch::TileScratch(const ir::KernelSpec& spec, const Schedule& schedule, i
   accumulator_panel_stride_ = rows * kAccumulatorRow;
   // A register tile has no more accumulators than the largest, whatever its shape.
   const int64_t tile = schedule.row_block * schedule.panel_block;
-  terms_at_ =
+  sums_at_ =
       accumulators_at_ + (few_ ? tile : rows * (keeps_accumulators_ ? panels : schedule.panel_block)) * kAccumulatorRow;
-  const bool integer = spec.contraction == ir::Contraction::kInteger;
-  sums_at_ = terms_at_ + (integer ? static_cast<int64_t>(sizeof(PanelTerms)) : 0);
   sums_panel_stride_ = 2 * accumulator_panel_stride_;
   bytes_ = sums_at_ + (NeedsInt64(spec) ? panels * sums_panel_stride_ : 0);
 }

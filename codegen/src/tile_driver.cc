@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "clikart/ir/panel_layout.h"
 #include "panel_driver.h"
+#include "panel_outputs.h"
 #include "rounding.h"
 
 namespace clikart::codegen {
@@ -18,6 +20,7 @@ class Call {
         args_(args),
         layout_(ir::LayoutOf(kernel.spec)),
         regions_(kernel.spec, kernel.schedule, args.rows, args.panels),
+        row_(kernel.spec),
         element_bytes_(static_cast<int64_t>(ir::SizeOf(kernel.spec.x))) {}
 
   void Run() const {
@@ -131,15 +134,18 @@ class Call {
           more ? product.b + width * layout_.PanelBytes() : Panel(0) + (depth.first + depth.count) * kTileBytes;
       product.prefetch_step = kTileBytes / row_calls / kTileRowBytes * kTileRowBytes;
     }
+    std::optional<PanelOutputs> outputs;
+    if (ends) outputs.emplace(kernel_, args_, row_, PanelSums{panel, width, c, product.c_stride});
     for (int64_t tile = 0; tile < regions_.row_tiles(); tile += kMostRowTiles) {
       const int64_t tiles = std::min<int64_t>(kMostRowTiles, regions_.row_tiles() - tile);
+      const int64_t row = tile * regions_.height();
+      const int64_t count = std::min(tiles * regions_.height(), args_.rows - row);
       Enter(kernel_, TileProductEntry(static_cast<int>(tiles), static_cast<int>(width), ahead), product);
       product.a += tiles * product.a_tile_stride;
       product.c += tiles * product.c_tile_stride;
       product.prefetch += whole * product.prefetch_step;
+      if (ends) outputs->Finish(row, count);
     }
-    if (!ends) return;
-    for (int64_t i = 0; i < width; ++i) Finish(panel + i, c + i * product.c_stride);
   }
 
   // The last steps of each panel, where they are no whole tile, and zeros behind them.
@@ -155,15 +161,11 @@ class Call {
     return tails;
   }
 
-  void Finish(int64_t panel, const std::byte* c) const {
-    EpilogueArgs epilogue = EpilogueOf(kernel_, args_, panel, c, args_.scratch + regions_.terms_at());
-    Enter(kernel_, kEpilogueEntry, epilogue);
-  }
-
   const KernelImage& kernel_;
   const TileArgs& args_;
   const ir::PanelLayout layout_;
   const TileRegions regions_;
+  const OutputRow row_;
   const int64_t element_bytes_;
 };
 
@@ -183,8 +185,7 @@ TileRegions::TileRegions(const ir::KernelSpec& spec, const Schedule& schedule, i
   // A line more than a block, so that rows do not fall into the same sets of the cache.
   row_stride_ = (depth_blocks_ + 1) * kTileRowBytes;
   const int64_t panels_kept = keeps_accumulators() ? panels : kMostPanelTiles;
-  terms_at_ = accumulators_at() + panels_kept * accumulator_panel_stride();
-  bytes_ = terms_at_ + (spec.contraction == ir::Contraction::kInteger ? static_cast<int64_t>(sizeof(PanelTerms)) : 0);
+  bytes_ = accumulators_at() + panels_kept * accumulator_panel_stride();
 }
 
 int64_t TileScratchBytes(const ir::KernelSpec& spec, const Schedule& schedule, int64_t rows, int64_t panels) {

@@ -115,7 +115,6 @@ class TileRegions {
   int64_t tails_at() const { return kTileRowBytes; }
   int64_t rows_at() const { return tails_at() + kMostPanelTiles * kTileBytes; }
   int64_t accumulators_at() const { return rows_at() + (staged_ ? padded_rows() * row_stride_ : 0); }
-  int64_t terms_at() const { return terms_at_; }  // PanelTerms, of integer contractions
   int64_t bytes() const { return bytes_; }
 
  private:
@@ -125,7 +124,6 @@ class TileRegions {
   int64_t blocks_;
   int64_t depth_blocks_;
   int64_t row_stride_;
-  int64_t terms_at_;
   int64_t bytes_;
 };
 

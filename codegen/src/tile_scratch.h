@@ -38,8 +38,7 @@ class TileScratch {
   int64_t rows_at() const { return 0; }
   int64_t panel_at() const { return panel_at_; }
   int64_t accumulators_at() const { return accumulators_at_; }
-  int64_t terms_at() const { return terms_at_; }  // PanelTerms, of integer contractions
-  int64_t sums_at() const { return sums_at_; }    // int64 [panel][row][16], where int32 is too small
+  int64_t sums_at() const { return sums_at_; }  // int64 [panel][row][16], where int32 is too small
   int64_t sums_panel_stride() const { return sums_panel_stride_; }
   int64_t bytes() const { return bytes_; }
 
@@ -52,7 +51,6 @@ class TileScratch {
   int64_t accumulator_panel_stride_;
   int64_t panel_at_;
   int64_t accumulators_at_;
-  int64_t terms_at_;
   int64_t sums_at_;
   int64_t sums_panel_stride_;
   int64_t bytes_;

@@ -65,15 +65,19 @@ constexpr const char* kSchemes[] = {"int4_g16_asym", "int4_g16",     "int8",    
                                     "nf4_g16",       "mxfp4",        "nvfp4",        "fp8_e4m3",  "fp8_e5m2_f32",
                                     "int2_g16",      "int4_g16_min", "int8_min_f32", "int4"};
 
-// More rows than the runtime makes codes of at once.
+// More rows than the runtime prepares at once.
 TEST(QLinearWoQ, ManyRowsAreThoseOfManyForwards) {
-  const auto layer = Make(32, 3, 3, {.scheme = Scheme("int4_g16_asym"), .compute = Compute::kInt8});
   constexpr int64_t kRows = 250'000, kEach = 12'500;
   const Tensor x = Random({kRows, 32}, 8);
-  const Tensor y = Value(layer->Forward(x));
-  for (int64_t row = 0; row < kRows; row += kEach) {
-    const Tensor some = Value(layer->Forward(Value(x.Slice(0, row, kEach))));
-    ASSERT_TRUE(SameBits(Value(y.Slice(0, row, kEach)), some)) << row;
+  for (const QLinearWoQOptions& options :
+       {QLinearWoQOptions{.scheme = Scheme("int4_g16_asym"), .compute = Compute::kInt8},
+        QLinearWoQOptions{.scheme = Scheme("int4_g16_min")}}) {
+    const auto layer = Make(32, 3, 3, options);
+    const Tensor y = Value(layer->Forward(x));
+    for (int64_t row = 0; row < kRows; row += kEach) {
+      const Tensor some = Value(layer->Forward(Value(x.Slice(0, row, kEach))));
+      ASSERT_TRUE(SameBits(Value(y.Slice(0, row, kEach)), some)) << row;
+    }
   }
 }
 
