@@ -22,8 +22,9 @@ constexpr double kPrepareNs = 0.2;
 constexpr int64_t kPreparedBytes = 32 << 20;
 // Below this a second thread would not pay for being asked (docs/thread-pool.md).
 constexpr double kInlineNs = 6000;
-// Tiles for each thread, so that a late thread costs little; and the least that a tile should take.
-constexpr int64_t kTilesPerThread = 8;
+// Tiles for each thread, so that a late thread costs little, also of those that copy their rows first; and the least
+// that a tile should take.
+constexpr int64_t kTilesPerThread = 24, kCopyingTilesPerThread = 8;
 constexpr double kTileNs = 3000;
 // Under per_call residency a tile's panels are packed, read and dropped: they should stay in L2.
 constexpr int64_t kPerCallPackBytes = 256 << 10;
@@ -75,7 +76,9 @@ Partition MakePartition(const Launch& launch, int width) {
   cut.row_tiles = launch.pack != nullptr ? 1 : CeilDiv(cut.row_units, cut.units_per_call);
   if (width == 1) return cut;
   const double total_ns = EstimateNs(launch);
-  const int64_t wanted = std::clamp<int64_t>(static_cast<int64_t>(total_ns / kTileNs), 1, kTilesPerThread * width);
+  const bool copies = launch.args.prepared.data == nullptr && rows > schedule.row_block;
+  const int64_t most = width * (copies ? kCopyingTilesPerThread : kTilesPerThread);
+  const int64_t wanted = std::clamp<int64_t>(static_cast<int64_t>(total_ns / kTileNs), 1, most);
   const auto tiles = [&] { return launch.copies * cut.panel_tiles * cut.row_tiles; };
   // Panels first: each has its own weights, so no two threads read the same ones. A cut in rows makes
   // every row tile read the weights again, and under per_call pack them, which pays only for idle threads.
@@ -85,7 +88,7 @@ Partition MakePartition(const Launch& launch, int width) {
     cut.row_tiles = std::min(cut.row_units, CeilDiv(wanted_of_rows, launch.copies * cut.panel_tiles));
   }
   // Few tiles: every thread the same number of them, where that is a matter of some more.
-  if (const int64_t rest = tiles() % width; rest != 0 && tiles() < kTilesPerThread * width) {
+  if (const int64_t rest = tiles() % width; rest != 0 && tiles() < most) {
     const int64_t step = launch.copies * cut.row_tiles;
     const int64_t more = CeilDiv(CeilDiv(tiles(), width) * width, step);
     if (more * step % width == 0 && more <= panels) cut.panel_tiles = more;
