@@ -34,8 +34,15 @@
 namespace clikart {
 namespace {
 
-// How long the parker sleeps between two looks. Workers of an idle pool spin for one to two of these.
-constexpr long kParkNanoseconds = 500'000;
+// How long the parker sleeps between two looks. Workers of an idle pool spin for one to two of these. A look takes a
+// CPU from a worker for some 10 us, so that it sleeps longer while jobs are longer.
+constexpr long kParkNanoseconds = 500'000, kLongestParkNanoseconds = 4'000'000;
+
+// After an interval in which so many jobs began; whether one is under way.
+long NextInterval(long interval, uint64_t jobs, bool busy) {
+  if (busy && jobs <= 1) return std::min(2 * interval, kLongestParkNanoseconds);
+  return busy && jobs <= 4 ? interval : kParkNanoseconds;
+}
 
 // Set while this thread runs a body: a call from inside runs in place.
 thread_local bool in_body = false;
@@ -138,19 +145,21 @@ class Pool {
   enum Owner : int { kNobody, kCaller, kParker };
   enum ParkerState : int { kIdle, kLooking, kStop };
 
-  // pthreadpool's workers spin for tens of milliseconds after a job. This thread looks twice a
-  // millisecond while jobs come; when one interval saw none, it hands out an empty job whose workers
-  // go to sleep at once, and sleeps too until the next job.
+  // pthreadpool's workers spin for tens of milliseconds after a job. This thread looks now and then
+  // while jobs come; when one interval saw none, it hands out an empty job whose workers go to sleep
+  // at once, and sleeps too until the next job.
   void Park() {
     while (true) {
       parker_state_.wait(kIdle);
+      long interval = kParkNanoseconds;
       for (uint64_t seen = jobs_.load(std::memory_order_relaxed);;) {
-        const timespec interval{0, kParkNanoseconds};
-        nanosleep(&interval, nullptr);
+        const timespec time{0, interval};
+        nanosleep(&time, nullptr);
         if (parker_state_.load() == kStop) return;
         const uint64_t now = jobs_.load(std::memory_order_relaxed);
-        int expected = kNobody;
-        if (now == seen && owner_.compare_exchange_strong(expected, kParker, std::memory_order_acquire)) {
+        const bool busy = owner_.load(std::memory_order_relaxed) == kCaller;
+        int nobody = kNobody;
+        if (now == seen && owner_.compare_exchange_strong(nobody, kParker, std::memory_order_acquire)) {
           pthreadpool_parallelize_1d(pool_, NoItem, nullptr, static_cast<size_t>(threads_),
                                      PTHREADPOOL_FLAG_YIELD_WORKERS);
           int looking = kLooking;  // not over a kStop
@@ -158,6 +167,7 @@ class Pool {
           owner_.store(kNobody, std::memory_order_release);
           break;
         }
+        interval = NextInterval(interval, now - seen, busy);
         seen = now;
       }
     }
