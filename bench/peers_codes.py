@@ -29,8 +29,8 @@ WORKS = (Work(8, 0), Work(4, 32), Work(4, 128))
 ROWS = (1, 4, 16, 256)
 ROUNDS, QUICK_ROUNDS = 9, 3
 TOO_SLOW = 10  # times the fastest: of such peers one sample is enough
-LONG_TURN_ROWS = 64  # from here on a turn takes so long that few rounds have to do
-LONG_ROUNDS = 3
+LONG_TURN_ROWS = 64  # from here on a turn takes so long that fewer rounds have to do
+LONG_ROUNDS = 7
 
 
 def start(work: Work, threads: int) -> list[Worker]:

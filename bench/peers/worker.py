@@ -13,6 +13,8 @@ from .work import Activations, Turn, Variant, Work
 LONGEST_TURN = 8.0  # seconds; of what is expected to take longer nothing is measured
 FEWER_ROWS = (1, 4)  # tried before more, to tell how long those take
 SAMPLE = 0.05  # seconds that a sample takes at least
+SETTLE = 0.1  # seconds in which the threads of the library before stop spinning for more work
+LONG_TURN = 1.0  # seconds, beside which waking up is nothing
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,8 @@ class Server:
     def sample(self, name: str, clock: Callable[[], float]) -> float:
         """Seconds of a layer."""
         turn, expected = self.turns[name], self.turn_seconds[name]
-        if expected < SAMPLE:
+        time.sleep(SETTLE)
+        if expected < LONG_TURN:
             turn.run()  # wakes threads, and fills the caches with this library's last layers
         turns = max(1, round(SAMPLE / expected))
         start = clock()
