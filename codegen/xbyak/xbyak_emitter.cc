@@ -53,6 +53,18 @@ constexpr Form kFloatForms[] = {
     {Feature::kAvx512, &Make<Avx512Code>, kAvx512Tile, Multiply::kFma},
     {Feature::kAvx2, &Make<Avx2Code>, kAvx2Tile, Multiply::kFma},
 };
+// Half the rows leave registers for the accumulators, to which short groups add so often.
+constexpr Form kShortGroupForms[] = {
+    {Feature::kAvx512, &Make<Avx512Code>, kAvx512ShortGroupTile, Multiply::kFma},
+    {Feature::kAvx2, &Make<Avx2Code>, kAvx2Tile, Multiply::kFma},
+};
+constexpr int64_t kShortGroup = 64;
+
+bool HasShortGroups(const ir::KernelSpec& spec) {
+  return spec.contraction == ir::Contraction::kWeightOnly && spec.scheme->group_size > 0 &&
+         spec.scheme->group_size <= kShortGroup;
+}
+
 constexpr Form kDotBf16Forms[] = {
     {Feature::kAvx512Bf16, &Make<Avx512Code>, WithDepth(kAvx512Tile, 2), Multiply::kDotBf16},
 };
@@ -94,6 +106,7 @@ std::span<const Form> FormsFor(const ir::KernelSpec& spec) {
   if (spec.contraction == ir::Contraction::kInteger) return kIntegerForms;
   switch (spec.product) {
     case ir::Product::kFma:
+      if (HasShortGroups(spec)) return kShortGroupForms;
       if (spec.contraction != ir::Contraction::kRowInt8) return kFloatForms;
       return spec.scheme->bits == 8 ? kByteCodesForms : kNarrowCodesForms;
     case ir::Product::kDotBf16:

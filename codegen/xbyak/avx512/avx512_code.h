@@ -12,6 +12,8 @@ namespace clikart::codegen {
 // Twenty-eight chains of fma, two vectors of weights, one of inputs and one to decode with: an input that is
 // brought to a register serves two of the chains, so that loads stay well below the fmas.
 inline constexpr RegisterTile kAvx512Tile{.rows = 14, .panels = 2, .depth = 1, .decoded_rows = 12};
+// Seven by two sums, as many accumulators, three others.
+inline constexpr RegisterTile kAvx512ShortGroupTile{.rows = 7, .panels = 2, .depth = 1, .decoded_rows = 12};
 
 // Twenty sums of a group of codes; with an odd number of rows the pointers would not do.
 inline constexpr RegisterTile kAvx512CodesTile{.rows = 10, .panels = 2};

@@ -69,20 +69,32 @@ void KernelCode::AddGroup(const CodeTile& tile) {
       vmovups(factor(half), ptr[from + half * kAccumulatorBytes / halves()]);
     }
   };
+  const bool keeps = tile.first_kept >= 0;
+  // Of one panel.
+  const auto each_sum = [&](int panel, const auto& take) {
+    for (int row = 0; row < tile.kind.rows; ++row) {
+      for (int half = 0; half < halves(); ++half) take(row, half, Sum(tile, row, panel, half));
+    }
+  };
   for (int panel = 0; panel < tile.kind.panels; ++panel) {
     load_factors(panel, offsetof(GroupLanes, scale));
-    EachSum(tile, offsetof(CodeMicroArgs, c), panel, [&](const Vector& sum, int half, const Address& place) {
-      vfmadd213ps(sum, factor(half), place);
-      if (!minimum) vmovups(place, sum);
-    });
+    if (keeps) {
+      each_sum(panel, [&](int, int half, const Vector& sum) { vfmadd231ps(Kept(tile, sum), sum, factor(half)); });
+    } else {
+      EachSum(tile, offsetof(CodeMicroArgs, c), panel, [&](const Vector& sum, int half, const Address& place) {
+        vfmadd213ps(sum, factor(half), place);
+        if (!minimum) vmovups(place, sum);
+      });
+    }
     if (!minimum) continue;
     load_factors(panel, offsetof(GroupLanes, minimum));
     const Vector input = Register(tile.first_value + halves());
     mov(tile.spare, Argument(offsetof(CodeMicroArgs, sums)));
-    for (int row = 0; row < tile.kind.rows; ++row) {
-      vbroadcastss(input, ptr[tile.spare + row * kInputBytes]);
-      for (int half = 0; half < halves(); ++half) vfmadd231ps(Sum(tile, row, panel, half), input, factor(half));
-    }
+    each_sum(panel, [&](int row, int half, const Vector& sum) {
+      if (half == 0) vbroadcastss(input, ptr[tile.spare + row * kInputBytes]);
+      vfmadd231ps(keeps ? Kept(tile, sum) : sum, input, factor(half));
+    });
+    if (keeps) continue;
     EachSum(tile, offsetof(CodeMicroArgs, c), panel,
             [&](const Vector& sum, int, const Address& place) { vmovups(place, sum); });
   }
@@ -231,9 +243,12 @@ int32_t KernelCode::WidenedCodeMicro(const CodeFormat& format, const MicroKind& 
   const auto& [form, rows, panels] = kind;
   CodeTile tile(format, kind);
   TakePointers(tile);
-  tile.first_sum = TakeVectors(rows * panels * halves());
+  const int sums = rows * panels * halves();
+  tile.first_sum = TakeVectors(sums);
   tile.values = panels * halves() + 1;
   tile.first_value = TakeVectors(tile.values);
+  const bool keeps = vectors_taken() + sums <= vectors();
+  if (keeps) tile.first_kept = TakeVectors(sums);
   const auto weight = [&](int panel, int half) { return Register(tile.first_value + panel * halves() + half); };
   const Vector input = Register(tile.first_value + panels * halves());
   const bool broadcasts = broadcasts_operands() && panels * halves() == 1;
@@ -264,8 +279,8 @@ int32_t KernelCode::WidenedCodeMicro(const CodeFormat& format, const MicroKind& 
     for (const Reg64& base : tile.b.bases) add(base, steps * kStepBytes);
     for (const Reg64& base : tile.a.bases) add(base, steps * kInputBytes);
   };
-  const auto each_panel = [&](const auto& move) {
-    for (int panel = 0; panel < panels; ++panel) EachSum(tile, offsetof(CodeMicroArgs, t), panel, move);
+  const auto each_panel = [&](size_t offset, const auto& move) {
+    for (int panel = 0; panel < panels; ++panel) EachSum(tile, offset, panel, move);
   };
   const int64_t multiplies = int64_t{rows} * panels * halves();
 
@@ -274,9 +289,13 @@ int32_t KernelCode::WidenedCodeMicro(const CodeFormat& format, const MicroKind& 
 
   Label group, begun, steps, rest, single, complete, store, done;
   LoadPointers(tile);
+  if (keeps) {
+    each_panel(offsetof(CodeMicroArgs, c),
+               [&](const Vector& sum, int, const Address& place) { vmovups(Kept(tile, sum), place); });
+  }
   cmp(qword[rdi + offsetof(CodeMicroArgs, resume)], 0);
   je(group, T_NEAR);
-  each_panel([&](const Vector& sum, int, const Address& place) { vmovups(sum, place); });
+  each_panel(offsetof(CodeMicroArgs, t), [&](const Vector& sum, int, const Address& place) { vmovups(sum, place); });
   jmp(begun, T_NEAR);
   L(group);
   ClearSums(tile);
@@ -313,9 +332,13 @@ int32_t KernelCode::WidenedCodeMicro(const CodeFormat& format, const MicroKind& 
   add(qword[rdi + offsetof(CodeMicroArgs, lanes)], panels * static_cast<int>(sizeof(GroupLanes)));
   dec(qword[rdi + offsetof(CodeMicroArgs, groups)]);
   jnz(group, T_NEAR);
+  if (keeps) {
+    each_panel(offsetof(CodeMicroArgs, c),
+               [&](const Vector& sum, int, const Address& place) { vmovups(place, Kept(tile, sum)); });
+  }
   jmp(done, T_NEAR);
   L(store);
-  each_panel([&](const Vector& sum, int, const Address& place) { vmovups(place, sum); });
+  each_panel(offsetof(CodeMicroArgs, t), [&](const Vector& sum, int, const Address& place) { vmovups(place, sum); });
   L(done);
   Return();
   return entry;

@@ -209,12 +209,17 @@ class KernelCode : public Assembler {
     Reg64 spare;
     int first_sum = 0;
     int first_value = 0, values = 0;  // other registers, behind the sums
+    int first_kept = -1;              // accumulators, where registers are left for them
   };
   Vector Sum(const CodeTile& tile, int row, int panel, int half) const {
     return Register(tile.first_sum + (row * tile.kind.panels + panel) * halves() + half);
   }
   void TakePointers(CodeTile& tile);
   void LoadPointers(const CodeTile& tile);
+  // The accumulator that a sum is added to.
+  Vector Kept(const CodeTile& tile, const Vector& sum) const {
+    return Register(sum.getIdx() - tile.first_sum + tile.first_kept);
+  }
   // Applies `move` to each sum and its place in the accumulators at args[offset].
   template <typename Move>
   void EachSum(const CodeTile& tile, size_t offset, int panel, const Move& move);
