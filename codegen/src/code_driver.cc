@@ -36,7 +36,7 @@ class Tile {
   struct Rows {
     const std::byte* data;
     int64_t stride;
-    const float* sums;  // [group][row]
+    const float* sums;  // [group][row], of schemes with a minimum
     int64_t sums_stride;
   };
 
@@ -59,8 +59,13 @@ class Tile {
     if (args_.prepared.data == nullptr) return {args_.x, args_.x_stride, nullptr, 0};
     const CodeRowsLayout rows(kernel_.spec, args_.prepared.count);
     const std::byte* const prepared = args_.prepared.data + order * rows.bytes();
+    const auto* const sums = reinterpret_cast<const float*>(prepared + rows.sums_at());
     return {prepared + args_.prepared.first * rows.row_stride(), rows.row_stride(),
-            reinterpret_cast<const float*>(prepared + rows.sums_at()) + args_.prepared.first, args_.prepared.count};
+            layout_.scheme.minimum ? sums + args_.prepared.first : nullptr, args_.prepared.count};
+  }
+
+  static const float* SumsOf(const Rows& a, int64_t group, int64_t row) {
+    return a.sums == nullptr ? nullptr : a.sums + group * a.sums_stride + row;
   }
 
   // A register kernel's arguments but for what changes from call to call.
@@ -94,12 +99,12 @@ class Tile {
           micro.b = Panel(panel) + layout_.GroupAt(run.group);
           micro.groups = run.groups;
           micro.steps = run.steps;
-          micro.sums = a.sums + run.group * a.sums_stride + row;
+          micro.sums = SumsOf(a, run.group, row);
           Enter(kernel_, entry, micro);
         }
         row += rows;
       }
-      OrderedOutputs(kernel_, args_, row_, orders_, order, SumsOf(panel, width, c), Scratch(scratch_.merged_at()))
+      OrderedOutputs(kernel_, args_, row_, orders_, order, Outputs(panel, width, c), Scratch(scratch_.merged_at()))
           .Finish(0, args_.rows);
     }
   }
@@ -129,7 +134,7 @@ class Tile {
     const int64_t row_blocks = (args_.rows + kernel_.schedule.row_block - 1) / kernel_.schedule.row_block;
     std::optional<OrderedOutputs> outputs;
     if (block.first + block.count == layout_.depth()) {
-      outputs.emplace(kernel_, args_, row_, orders_, order, SumsOf(panel, width, c), Scratch(scratch_.merged_at()));
+      outputs.emplace(kernel_, args_, row_, orders_, order, Outputs(panel, width, c), Scratch(scratch_.merged_at()));
     }
     CodeMicroArgs micro;
     Begin(micro, a);
@@ -147,7 +152,7 @@ class Tile {
         micro.t = t + row * kAccumulatorRow;
         micro.resume = run.resume;
         micro.partial = run.partial;
-        micro.sums = a.sums + run.group * a.sums_stride + row;
+        micro.sums = SumsOf(a, run.group, row);
         micro.lanes = Lanes() + group * width;
         Enter(kernel_, entry, micro);
       }
@@ -179,7 +184,7 @@ class Tile {
     }
   }
 
-  PanelSums SumsOf(int64_t panel, int64_t panels, const std::byte* c) const {
+  PanelSums Outputs(int64_t panel, int64_t panels, const std::byte* c) const {
     return {panel, panels, c, accumulator_stride()};
   }
 
